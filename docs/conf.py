@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.site import (  # noqa: E402 - of the folder above
     components,
+    conformance,
     docstrings,
     interface,
     links,
@@ -62,6 +63,7 @@ templates_path = ["templates"]
 def setup(app: Any) -> None:
     """Adds what is ours."""
     app.add_directive("components", components.Components)
+    app.add_directive("conformance", conformance.Conformance)
     app.add_directive("registers", interface.Registers)
     app.add_directive("queue-entries", interface.QueueEntries)
     app.connect("autodoc-process-signature", components.show_constructor)

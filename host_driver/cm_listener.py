@@ -8,6 +8,7 @@ from typing import Self
 
 from stagecoach.host_driver.cm_responder import ConnectionRequest
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.mpa_errors import (
     ListenerClosed,
@@ -52,7 +53,7 @@ class _Handshake:
         return frame
 
 
-class ConnectionListener:
+class ConnectionListener(Droppable):
     """Waits for peers on a port. Several threads may call `get_request`.
 
     Parameters
@@ -86,10 +87,10 @@ class ConnectionListener:
         self._backlog = backlog
         self._begun: list[_Handshake] = []
         self._turn = threading.Lock()  # around `_begun`; one thread accepts at a time
-        self._closed = False
         self._listener: Listener = context.transport.listen(host, port)
         self.port = self._listener.address[1]
-        context._on_close(self.close)
+        context._adopt(self)
+        self._opened(context)
 
     def __repr__(self) -> str:
         return f"<ConnectionListener at port {self.port}{', closed' if self._closed else ''}>"
@@ -190,7 +191,7 @@ class ConnectionListener:
         """Stops listening, also while `get_request` waits; what it has returned stays open."""
         self._context.lock.check()
         self._closed = True
-        self._context._forget_close(self.close)
+        self._context._forget(self)
         self._listener.close()
         with self._turn:
             while self._begun:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Self, TypedDict, Unpack
 
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.enums import QPState
 from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.full_operation import (
@@ -52,7 +53,7 @@ class AcceptOptions(TypedDict, total=False):
     timeout: float
 
 
-class ConnectionRequest:
+class ConnectionRequest(Droppable):
     """A peer that sent a good MPA Request and waits for the Reply: `accept` it, or `reject` it.
 
     Attributes
@@ -75,7 +76,8 @@ class ConnectionRequest:
         self.ird, self.ord = told_reads(request.ird), told_reads(request.ord)
         self.peer_to_peer, self.rtr = request.peer_to_peer, request.agreed_rtr
         self.crc, self.markers = request.crc, request.markers
-        context._on_close(self.close)
+        context._adopt(self)
+        self._opened(context)
 
     def __repr__(self) -> str:
         stream = self._stream
@@ -103,7 +105,8 @@ class ConnectionRequest:
         with self._lock:
             stream = self._require_stream()
             self._stream = None
-        self._context._forget_close(self.close)
+            self._closed = True
+        self._context._forget(self)
         return stream
 
     def accept(self, qp: QP | None, **options: Unpack[AcceptOptions]) -> "AcceptedRequest":
@@ -239,8 +242,9 @@ class ConnectionRequest:
         self._context.lock.check()
         with self._lock:
             stream, self._stream = self._stream, None
+            self._closed = True
         if stream is not None:
-            self._context._forget_close(self.close)
+            self._context._forget(self)
             stream.close()
 
     def __enter__(self) -> Self:
@@ -250,7 +254,7 @@ class ConnectionRequest:
         self.close()
 
 
-class AcceptedRequest:
+class AcceptedRequest(Droppable):
     """A peer whose Request was accepted, and that has to send its first FPDU next.
 
     A program with many peers takes a QP only when that comes: a peer that falls silent costs none.
@@ -271,7 +275,8 @@ class AcceptedRequest:
     ):
         self.connection, self.deadline = connection, deadline
         self._context, self._stream, self._emss = context, stream, emss
-        context._on_close(self.close)
+        context._adopt(self)
+        self._opened(context)
 
     def __repr__(self) -> str:
         host, port = self._stream.peer_address
@@ -320,7 +325,8 @@ class AcceptedRequest:
             yield
 
     def _forget(self) -> None:
-        self._context._forget_close(self.close)
+        self._closed = True
+        self._context._forget(self)
 
     def close(self) -> None:
         """Closes the connection, unless it was given to a QP."""

@@ -2,14 +2,16 @@
 
 from collections import deque
 from typing import Self
+from weakref import WeakValueDictionary, ref
 
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.readable import Readable
 
 
-class CompChannel:
+class CompChannel(Droppable):
     """Gets the notifications that `CQ.req_notify` asks for, of the CQs that were made with it.
 
     `fileno()` makes it an object for `select`, `selectors` and `loop.add_reader`.
@@ -22,15 +24,16 @@ class CompChannel:
     def __init__(self, context: Context):
         require_type("context", context, Context)
         self.context = context
-        self._cqs: dict[int, CQ] = {}
-        self._events: deque[CQ] = deque()
+        # A CQ has its channel, so this does not have its CQs.
+        self._cqs: WeakValueDictionary[int, CQ] = WeakValueDictionary()
+        self._events: deque[ref[CQ]] = deque()
         self._readable: Readable | None = None
         self._error: Exception | None = None
-        self._closed = False
         with context.lock:
             context._require_open()
             context.channels[self] = None
-        context._on_close(self.close)
+            context._adopt(self)
+            self._opened(context)
 
     def __repr__(self) -> str:
         numbers = ", ".join(map(str, self._cqs)) or "none"
@@ -55,12 +58,12 @@ class CompChannel:
     def _unbind(self, cq: CQ) -> None:
         """The CQ is closed: nothing of it is told any more."""
         self._cqs.pop(cq.number, None)
-        self._events = deque(each for each in self._events if each is not cq)
+        self._events = deque(each for each in self._events if each() not in (cq, None))
         self._show()
 
     def _add(self, cq: CQ) -> None:
         """The CQ has what its `req_notify` asked for."""
-        self._events.append(cq)
+        self._events.append(ref(cq))
         self._show()
 
     def _fail(self, error: Exception) -> None:
@@ -105,8 +108,9 @@ class CompChannel:
                     f"CQ {expected.number} does not notify here; allowed: an open CQ that was made "
                     "with this channel"
                 )
-            for at, cq in enumerate(self._events):
-                if expected is None or cq is expected:
+            for at, each in enumerate(self._events):
+                cq = each()
+                if cq is not None and (expected is None or cq is expected):
                     del self._events[at]
                     self._show()
                     cq._event_taken()
@@ -143,7 +147,7 @@ class CompChannel:
             if self._closed:
                 return
             self._closed = True
-            self.context._forget_close(self.close)
+            self.context._forget(self)
             self.context.channels.pop(self, None)
             for cq in self._cqs.values():
                 cq._forget_notify()

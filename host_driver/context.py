@@ -1,17 +1,20 @@
 """An open device: its beginning and end, what is made from it, and asynchronous events."""
 
+import _thread
+import sys
 import time
-import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Protocol, Self
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_attr, read_capabilities
 from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.device_reset import reset_device
+from stagecoach.host_driver.dropped import Open, reference_to, told, warn
 from stagecoach.host_driver.enums import QPState
 from stagecoach.host_driver.errors import ResourceError, WaitTimeout, require_type
 from stagecoach.host_driver.event_handlers import EventHandler, EventHandlers
@@ -103,8 +106,10 @@ OBSERVERS: list[Callable[["Context"], Observer | None]] = []
 class Context(Device):
     """A device opened through a transport; closing it closes all that was made from it.
 
-    It holds all of that: what a program drops stays open until it is closed, because peers may use
-    it by its number. A context that is dropped open itself is told of by a `ResourceWarning`.
+    What is made from it keeps it open. A program keeps all that it uses, or that peers use by a
+    number: what it drops open is closed, and told of by a `ResourceWarning`, and so is the context
+    itself. What is in a circle of references goes when the garbage collector finds it, and frees
+    what it holds with the next call.
 
     The driver is the Privileged Resource Manager of RFC 5040, 8.1.2: it owns all tables of the
     device. All calls may be made from several threads, also on the objects that are made from it:
@@ -126,7 +131,7 @@ class Context(Device):
     attr: sizes and capabilities of the device. transport: the way to it.
     qps: the open QPs by their number, which completions and events have as `qp_num`:
         `context.qps[wc.qp_num].state`. mrs: the open memory regions by their STag. Both are the
-        driver's own, and only read.
+        driver's own, and only read; they keep nothing open.
     events: all that came and no handler got, the oldest first. A program that runs for long takes
         them out, as `get_async_event` does, or calls `events.clear()` now and then: one stays for
         each QP that has stopped.
@@ -150,17 +155,23 @@ class Context(Device):
     ):
         require_type("quota", quota, Quota)
         super().__init__(transport, command_seconds, open_seconds)
-        self._closing: dict[Callable[[], None], None] = {}  # in order of creation
-        self.qps: dict[int, OpenQP] = {}
-        self.srqs: dict[int, TellingSRQ] = {}
+        self.frees_at_once = getattr(transport, "calls_from_any_thread", True)
+        # What is made from a context has it. So it has none of that, but its numbers: they are free
+        # when the device has them no more. In order of creation:
+        self._open: WeakKeyDictionary[Open, None] = WeakKeyDictionary()
+        self._qp_numbers: dict[int, bool] = {}  # whether it has a receive ring of its own
+        self._srq_numbers: set[int] = set()
+        self._cq_numbers: set[int] = set()
+        self.qps: WeakValueDictionary[int, OpenQP] = WeakValueDictionary()
+        self.srqs: WeakValueDictionary[int, TellingSRQ] = WeakValueDictionary()
         self.used_qps: set[int] = set()  # those that are closed, too
-        self.cqs: dict[int, OpenCQ] = {}
-        self.channels: dict[OpenChannel, None] = {}
-        self.watcher = Watcher(super().wait, self._look, self._fail)
+        self.cqs: WeakValueDictionary[int, OpenCQ] = WeakValueDictionary()
+        self.channels: WeakKeyDictionary[OpenChannel, None] = WeakKeyDictionary()
+        self.watcher = Watcher(self)
         self._handlers = EventHandlers(self.watcher)
         self._readable: Readable | None = None
         self._error: Exception | None = None
-        self.mrs: dict[int, OpenMR] = {}
+        self.mrs: WeakValueDictionary[int, OpenMR] = WeakValueDictionary()
 
         with ExitStack() as undo:
             undo.callback(transport.close)
@@ -173,16 +184,20 @@ class Context(Device):
             reset_device(self)
             self.write(registers.SETTINGS, strict_rfc7306=int(strict_rfc7306))
             self.attr = replace(self.attr, **read_capabilities(self))
-            self._event_queue.begin()
-            self._opened()
+            self._event_queue.begin(self)
+            self._end_of_opening()
+            self._reference = reference_to(self)
             self._closed = False
             self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()
 
     def __repr__(self) -> str:
-        numbers = f"{len(self.qps)} QPs, {len(self.cqs)} CQs, {len(self.mrs)} regions"
         kind = type(self.transport).__name__
-        return f"<Context of {kind}: {'closed' if self._closed else numbers}>"
+        if self._closed:
+            return f"<Context of {kind}: closed>"
+        qps, cqs = len(self._qp_numbers), len(self._cq_numbers)
+        regions = self.resources.used["mrs"]
+        return f"<Context of {kind}: {qps} QPs, {cqs} CQs, {regions} regions>"
 
     # Events
 
@@ -199,7 +214,7 @@ class Context(Device):
         """
         with self.lock:
             try:
-                self._event_queue.process(ask)
+                self._event_queue.process(self, ask)
             finally:
                 self._hand_out()
 
@@ -308,7 +323,10 @@ class Context(Device):
     def wait(self, seconds: float) -> bool:
         """Waits for an interrupt of the device, at most some time; it may return too early."""
         beside = self.watcher.wait_beside(max(0.0, seconds))
-        return super().wait(seconds) if beside is None else beside
+        return self._wait_for_interrupt(seconds) if beside is None else beside
+
+    def _wait_for_interrupt(self, seconds: float) -> bool:
+        return super().wait(seconds)
 
     def _look(self, ask: bool) -> None:
         """Takes events, and the completions to be notified of."""
@@ -326,18 +344,18 @@ class Context(Device):
             self._error = error
             self._handlers.fail(error)
             self._show()
-            for each in (*self.channels, *self.cqs.values()):
+            for each in (*list(self.channels), *list(self.cqs.values())):
                 each._fail(error)
 
     # Life
 
-    def _on_close(self, close: Callable[[], None]) -> None:
-        """Has `close` called when the context closes, last one first."""
-        self._closing[close] = None
+    def _adopt(self, made: Open) -> None:
+        """Has it closed when the context closes, last one first."""
+        self._open[made] = None
 
-    def _forget_close(self, close: Callable[[], None]) -> None:
-        """Takes back `_on_close`, for what was closed before the context."""
-        self._closing.pop(close, None)
+    def _forget(self, made: Open) -> None:
+        """Takes back `_adopt`, for what was closed before the context."""
+        self._open.pop(made, None)
 
     def _require_open(self) -> None:
         """Raises `DeviceClosed` if the context is closed, or of another process."""
@@ -353,26 +371,27 @@ class Context(Device):
         """
         most = self.attr.max_qp
         if shared:
-            for number in self.srqs:
-                if number not in self.qps:
+            for number in sorted(self._srq_numbers):
+                if number not in self._qp_numbers:
                     return number
-            return self.resources.take_number(self.qps, most, "QPs")
-        what = f"QPs or rings ({len(self.srqs)} of SRQs)" if self.srqs else "QPs"
-        return self.resources.take_number(self.qps.keys() | self.srqs.keys(), most, what)
+            return self.resources.take_number(self._qp_numbers, most, "QPs")
+        rings = self._srq_numbers
+        what = f"QPs or rings ({len(rings)} of SRQs)" if rings else "QPs"
+        return self.resources.take_number(self._qp_numbers.keys() | rings, most, what)
 
     def _take_ring(self) -> int:
         """Number of the receive ring for a new SRQ: one that no QP needs, else the highest.
 
         Raises `ResourceError` if there is none. The lock is held.
         """
-        own = {number for number, qp in self.qps.items() if qp.srq is None}
-        free = set(range(self.attr.max_srq)) - own - self.srqs.keys()
+        own = {number for number, has_ring in self._qp_numbers.items() if has_ring}
+        free = set(range(self.attr.max_srq)) - own - self._srq_numbers
         if not free:
             raise ResourceError(
                 f"all {self.attr.max_srq} receive rings of the device are in use: {len(own)} by "
-                f"QPs, {len(self.srqs)} by SRQs"
+                f"QPs, {len(self._srq_numbers)} by SRQs"
             )
-        return max(free & self.qps.keys() or free)
+        return max(free & self._qp_numbers.keys() or free)
 
     def query_device(self) -> DeviceAttr:
         """Sizes of the device."""
@@ -394,14 +413,16 @@ class Context(Device):
             self._try(lambda: reset_device(self), errors)
             self.events.clear()
             self._show()
-            self._try(self._event_queue.begin, errors)
+            self._try(lambda: self._event_queue.begin(self), errors)
             if errors:
                 raise errors[0]
 
     def _close_all(self, errors: list[Exception]) -> None:
-        while self._closing:
-            close, _ = self._closing.popitem()
-            self._try(close, errors)
+        while self._open:
+            with suppress(KeyError):  # the last one was dropped
+                last, _ = self._open.popitem()
+                self._try(last.close, errors)
+                del last
 
     def close(self) -> None:
         """Closes everything that was made from this context, and the device.
@@ -418,7 +439,7 @@ class Context(Device):
                 return
             errors: list[Exception] = []
             self._close_all(errors)
-            self._try(self._event_queue.disable, errors)
+            self._try(lambda: self._event_queue.disable(self), errors)
             self._closed = True
             self._try(self._event_queue.close, errors)
             if self._readable is not None:
@@ -436,9 +457,21 @@ class Context(Device):
             errors.append(error)
 
     def __del__(self) -> None:
-        # No command: this may be any thread, in the middle of anything. The transport ends itself.
-        if not self._closed and self.lock.is_own:
-            warnings.warn(f"dropped open: {self!r}", ResourceWarning, stacklevel=1, source=self)
+        if self._closed or not self.lock.is_own or sys.is_finalizing():
+            return
+        words = told(self)
+        if self.frees_at_once:
+            # Nobody is in a call of it. But the garbage collector may run inside a transport that
+            # has to do with this one, such as that of the other end.
+            if self._reference() is not None:
+                self._free_dropped()
+            else:
+                _thread.start_new_thread(self._free_dropped, ())
+        warn(words, self, 2)
+
+    def _free_dropped(self) -> None:
+        with suppress(Exception):  # nobody is there to be told
+            self.close()
 
     def __enter__(self) -> Self:
         self._require_open()

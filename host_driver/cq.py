@@ -5,10 +5,12 @@ from collections import deque
 from contextlib import ExitStack
 from enum import Enum
 from typing import Protocol, Self, runtime_checkable
+from weakref import ref
 
 from stagecoach.host_driver import entries, registers
 from stagecoach.host_driver.completion_stream import CompletionStream, Waker
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
 from stagecoach.host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
@@ -77,7 +79,7 @@ class NotifiedChannel(Protocol):
         """The CQ has what its `req_notify` asked for."""
 
 
-class CQ:
+class CQ(Droppable):
     """A Completion Queue: the device writes to it in host memory, `poll` reads it there.
 
     Parameters
@@ -127,12 +129,12 @@ class CQ:
         self._notify = _Notify.NONE
         self._notified = False
         # By number: the QPs that complete here, with what each may have outstanding, alone and in
-        # common with others.
-        self._bound: dict[int, tuple[CompletingQP, int, SharedRequests | None]] = {}
+        # common with others. A QP has its CQs, so they do not have it.
+        self._bound: dict[int, tuple[ref[CompletingQP], int, SharedRequests | None]] = {}
         with context.lock:
             context._require_open()
             resources = context.resources
-            self.number = resources.take_number(context.cqs, context.attr.max_cq, "CQs")
+            self.number = resources.take_number(context._cq_numbers, context.attr.max_cq, "CQs")
             # Twice the size where possible: what was consumed is told to the device only now and
             # then, and until then the device counts it as there.
             size = ring_entries(min(2 * cqe, 1 << MAXIMUM_LOG2))
@@ -141,7 +143,6 @@ class CQ:
             self._doorbell = 0
             self._ready: deque[WC] = deque()
             self._faults: deque[DeviceError] = deque()
-            self._closed = False
             with resources.reserve(cqs=1, cq_entries=self._cqe), ExitStack() as undo:
                 self._ring = Ring(context.transport, size, entries.COMPLETION.size)
                 undo.callback(self._ring.close)
@@ -151,7 +152,9 @@ class CQ:
                 context._enable_ring(self.number, self._ring)
                 undo.pop_all()
             context.cqs[self.number] = self
-        context._on_close(self.close)
+            context._cq_numbers.add(self.number)
+            context._adopt(self)
+            self._opened(context)
 
     def __repr__(self) -> str:
         return f"<CQ {self.number}: {self._cqe} completions{', closed' if self._closed else ''}>"
@@ -180,7 +183,7 @@ class CQ:
                 f"{bound} work requests outstanding, one more QP {more}; allowed: up to "
                 f"{max(0, self._cqe - bound)} more, or a CQ with overcommit"
             )
-        self._bound[number] = qp, requests, shared
+        self._bound[number] = ref(qp), requests, shared
 
     def _unbind(self, number: int) -> None:
         """Takes back a `_bind`, with the lock held."""
@@ -217,8 +220,8 @@ class CQ:
                 fields = entries.COMPLETION.unpack_from(ring.memory, offset)
                 self._consumer = self._consumer + 1 & 0xFFFF
                 bound = self._bound.get(int(fields["qp"]))
-                if bound is not None:
-                    self._complete(bound[0], fields)
+                if bound is not None and (qp := bound[0]()) is not None:
+                    self._complete(qp, fields)
             untold = (self._consumer - self._doorbell) & 0xFFFF
             if untold >= max(1, ring.entries - self._cqe):
                 self._ring_doorbell(arm=0)
@@ -433,7 +436,11 @@ class CQ:
     def _why(self) -> str:
         """Of QPs that complete here and can do nothing yet."""
         with self.context.lock:
-            waiting = [number for number, (qp, *_) in self._bound.items() if qp._awaits_first_fpdu]
+            waiting = [
+                number
+                for number, (bound, *_) in self._bound.items()
+                if (qp := bound()) is not None and qp._awaits_first_fpdu
+            ]
         return "".join(f"; QP {number} {AWAITS_FIRST_FPDU}" for number in waiting)
 
     def _ring_doorbell(self, arm: int, solicited: bool = False) -> None:
@@ -458,14 +465,15 @@ class CQ:
                     f"CQ {self.number} is in use by QPs {sorted(self._bound)}; "
                     "allowed: a CQ without QPs"
                 )
-            self.context._forget_close(self.close)
+            self.context._forget(self)
             self._take_entries()
             self.context._disable_ring(self.number)
             self._closed = True
             self._wake(None)
             if self.channel is not None:
                 self.channel._unbind(self)
-            del self.context.cqs[self.number]
+            self.context.cqs.pop(self.number, None)
+            self.context._cq_numbers.discard(self.number)
             self.context.resources.used.give(cqs=1, cq_entries=self._cqe)
             self._ring.close()
 

@@ -26,7 +26,7 @@ class Device:
     ----------
     transport: the way to the device.
     command_seconds: time limit of a command.
-    open_seconds: time limit of all accesses until `_opened`.
+    open_seconds: time limit of all accesses until it is open.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Device:
         self._open_seconds = open_seconds
         self._open_until: float | None = time.monotonic() + open_seconds  # `None`: it is open
 
-    def _opened(self) -> None:
+    def _end_of_opening(self) -> None:
         """Accesses have no common time limit any more."""
         self._open_until = None
 

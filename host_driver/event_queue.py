@@ -38,6 +38,8 @@ class TellingSRQ(Protocol):
 class EventQueue:
     """The event ring, which the device writes; the caller holds the lock of the device.
 
+    A device has its event queue. So that they are no circle, each call names the device.
+
     Parameters
     ----------
     device: the device, which has no event ring yet. qps, srqs: those that are open, by number.
@@ -53,7 +55,6 @@ class EventQueue:
         qps: Mapping[int, StoppableQP],
         srqs: Mapping[int, TellingSRQ],
     ):
-        self._device = device
         self._qps = qps
         self._srqs = srqs
         self.events: list[AsyncEvent] = []
@@ -62,16 +63,16 @@ class EventQueue:
         self._cq = device.attr.max_cq  # the number of the event ring, after those of CQs
         self._ring = Ring(device.transport, EVENT_RING_ENTRIES, entries.EVENT.size)
 
-    def begin(self) -> None:
+    def begin(self, device: Device) -> None:
         """Gives the ring to the device, empty."""
         self._ring.memory[:] = bytes(len(self._ring.memory))
         self._number = 0
-        self._device._enable_ring(self._cq, self._ring)
-        self._dropped = query_dropped_events(self._device)
-        self._device.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
-        self._arm()
+        device._enable_ring(self._cq, self._ring)
+        self._dropped = query_dropped_events(device)
+        device.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
+        self._arm(device)
 
-    def process(self, ask: bool) -> None:
+    def process(self, device: Device, ask: bool) -> None:
         """Takes what the device wrote to the event ring; stops the QPs that it names.
 
         Of an event that could not be written, or had no place, its QP tells, when the device is
@@ -88,7 +89,7 @@ class EventQueue:
                 offset = ring.offset(self._number)
                 if not ring.is_written(self._number):
                     number = self._cq
-                    if not self._device._skip_lost(number, ring, self._number, ask or lost):
+                    if not device._skip_lost(number, ring, self._number, ask or lost):
                         break
                     self._number = self._number + 1 & 0xFFFF
                     taken, lost = taken + 1, True
@@ -98,44 +99,44 @@ class EventQueue:
                 taken += 1
                 event = read_event(fields)
                 if event.srq_num is None:
-                    self._tell(event, self._qps.get(event.qp_num))
+                    self._tell(device, event, self._qps.get(event.qp_num))
                 else:
                     srq = self._srqs.get(event.srq_num)
                     if srq is not None and srq._told(event):
                         self.events.append(event)
             if lost:
-                self._find_stopped()
+                self._find_stopped(device)
         finally:
             if taken:
-                self._device.write(registers.INTERRUPT_STATUS, event=1)
-                self._arm()
+                device.write(registers.INTERRUPT_STATUS, event=1)
+                self._arm(device)
         # After the doorbell, which made room: those that came before it are counted.
         if (ask or taken >= ring.entries) and not self._closed:
-            self._find_dropped()
+            self._find_dropped(device)
 
-    def _find_dropped(self) -> None:
+    def _find_dropped(self, device: Device) -> None:
         """Stops the QPs whose events had no place."""
-        dropped = query_dropped_events(self._device)
+        dropped = query_dropped_events(device)
         more = dropped - self._dropped & 0xFFFF
         self._dropped = dropped
         if more:
             self.lost += more
-            self._find_stopped()
+            self._find_stopped(device)
 
-    def _find_stopped(self) -> None:
+    def _find_stopped(self, device: Device) -> None:
         """Stops the QPs that have stopped and were not told of, and has SRQs tell again."""
         for srq in list(self._srqs.values()):
             srq._events_lost()
         for number, qp in list(self._qps.items()):
             if qp.known_state not in (QPState.INIT, QPState.RTS):
                 continue
-            state, cause = read_state(self._device, number)
+            state, cause = read_state(device, number)
             if state == QPState.ERR:
-                self._tell(AsyncEvent(number, cause, UNKNOWN_INDEX, 0, b""), qp)
+                self._tell(device, AsyncEvent(number, cause, UNKNOWN_INDEX, 0, b""), qp)
 
-    def _tell(self, event: AsyncEvent, qp: StoppableQP | None) -> None:
+    def _tell(self, device: Device, event: AsyncEvent, qp: StoppableQP | None) -> None:
         """Keeps an event, and stops its QP if that is still there."""
-        transport = self._device.transport
+        transport = device.transport
         if qp is not None and event.cause in STREAM_ENDED:
             if isinstance(transport, NetworkTransport):
                 event = replace(event, stream_end=transport.stream_end(event.qp_num))
@@ -143,13 +144,13 @@ class EventQueue:
         if qp is not None:
             qp._stopped(event)
 
-    def _arm(self) -> None:
+    def _arm(self, device: Device) -> None:
         """Has the next event raise the interrupt, at once if it is there."""
-        self._device.write(registers.CQ_DOORBELL, cq=self._cq, consumer=self._number, arm=1)
+        device.write(registers.CQ_DOORBELL, cq=self._cq, consumer=self._number, arm=1)
 
-    def disable(self) -> None:
+    def disable(self, device: Device) -> None:
         """Takes the ring from the device."""
-        self._device._disable_ring(self._cq)
+        device._disable_ring(self._cq)
 
     def close(self) -> None:
         """Frees the ring, which the device does not have any more; no event comes after this."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from stagecoach.host_driver.enums import SendFlags, WROpcode
 from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.wr import SGE, SendWR
 
 _SENT = (
@@ -31,7 +32,7 @@ class InlineBuffer:
     Parameters
     ----------
     slots: work requests that may be outstanding. octets: of each, at most; 0 for none.
-    find: the open region of an STag that the QP may use, `None` if there is none.
+    pd: of the QP.
     register: makes a region of so many octets that only the device reads.
     """
 
@@ -39,11 +40,11 @@ class InlineBuffer:
         self,
         slots: int,
         octets: int,
-        find: Callable[[int], MR | None],
+        pd: PD,
         register: Callable[[int], MR],
     ):
         self._slots, self._octets = slots, octets
-        self._find = find
+        self._pd = pd
         self._region = register(slots * octets) if octets else None
 
     def gather(self, request: SendWR) -> bytes:
@@ -65,8 +66,8 @@ class InlineBuffer:
         return b"".join(self._read(element) for element in request.sg)
 
     def _read(self, element: SGE) -> bytes:
-        region = self._find(element.lkey)
-        if region is None:
+        region = self._pd.context.mrs.get(element.lkey)
+        if not isinstance(region, MR) or region.pd is not self._pd:
             raise ValueError(
                 f"inline element with STag 0x{element.lkey:08x}; allowed: that of an open region "
                 "of the QP's PD"

@@ -1,13 +1,14 @@
 """Memory regions."""
 
 import mmap
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Protocol, Self, runtime_checkable
+from weakref import WeakKeyDictionary, ref
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.device import CommandOpcode
+from stagecoach.host_driver.dropped import Droppable, Open
 from stagecoach.host_driver.enums import AccessFlags
 from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.pd import PD
@@ -69,7 +70,7 @@ class RegionQP(Protocol):
     context: Context
     pd: PD
     qp_num: int
-    children: dict[Callable[[], None], None]
+    children: WeakKeyDictionary[Open, None]
 
     @property
     def rcq(self) -> _Completions:
@@ -79,8 +80,11 @@ class RegionQP(Protocol):
         """Raises `QPStateError` if the QP is closed."""
 
 
-class MR:
+class MR(Droppable):
     """A registered memory region: the device reads and writes the buffer itself, without a copy.
+
+    It lasts until it is closed or dropped: a program keeps it for as long as work requests or peers
+    name its STag.
 
     Parameters
     ----------
@@ -154,9 +158,9 @@ class MR:
         self.buf = buffer
         self.access = access
         self.invalidated = False
-        self._qp = qp
+        self._qp: RegionQP | None = qp  # kept open by its region
+        self._qp_reference = None if qp is None else ref(qp)
         self._context = context = pd.context
-        self._closed = False
         # Whose end is also that of the region.
         self._parents = [pd.children] if qp is None else [pd.children, qp.children]
         with context.lock:
@@ -181,9 +185,10 @@ class MR:
                 self._write(qp)
                 undo.pop_all()
             context.mrs[self.stag] = self
-            context._on_close(self.close)
+            context._adopt(self)
             for children in self._parents:
-                children[self.close] = None
+                children[self] = None
+            self._opened(context)
 
     def _write(self, qp: RegionQP | None) -> None:
         """Writes the table entry."""
@@ -258,8 +263,12 @@ class MR:
 
     def _invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
-        if qp is self._qp:
+        if self._qp_reference is not None and qp is self._qp_reference():
             self.invalidated = True
+
+    def _let_go_of_qp(self) -> None:
+        """The QP has the region, not the region the QP: it ends when its QP is dropped."""
+        self._qp = None
 
     def close(self) -> None:
         """Revokes the STag: when this returns, the device no longer touches the buffer."""
@@ -267,10 +276,10 @@ class MR:
             if self._closed:
                 return
             self._closed = True
-            self._context._forget_close(self.close)
-            del self._context.mrs[self.stag]
+            self._context._forget(self)
+            self._context.mrs.pop(self.stag, None)
             for children in self._parents:
-                children.pop(self.close, None)
+                children.pop(self, None)
             self._context.write(registers.STAG_VALUE, stag=self.stag)
             self._context.command(CommandOpcode.STAG_INVALIDATE)
             self._context.resources.give_stag(self.stag)
@@ -332,6 +341,6 @@ class FastMR(MR):
 
     def _registered(self, stag: int, access: AccessFlags) -> None:
         """A REG_MR is posted."""
-        del self._context.mrs[self.stag]
+        self._context.mrs.pop(self.stag, None)
         self.stag, self.access, self.invalidated = stag, access, False
         self._context.mrs[stag] = self

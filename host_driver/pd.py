@@ -1,13 +1,14 @@
 """Protection Domains."""
 
-from collections.abc import Callable
 from typing import Self
+from weakref import WeakKeyDictionary
 
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.dropped import Droppable, Open
 from stagecoach.host_driver.errors import require_type
 
 
-class PD:
+class PD(Droppable):
     """A Protection Domain: a QP reaches only the memory regions of its own PD.
 
     Parameters
@@ -21,10 +22,10 @@ class PD:
         with context.lock:
             context._require_open()
             self.number = context.resources.take_pd()
-        self._closed = False
-        # Regions and QPs that are open; the number is free only when none is left.
-        self.children: dict[Callable[[], None], None] = {}
-        context._on_close(self.close)
+        # Regions, QPs and SRQs that are open; the number is free only when none is left.
+        self.children: WeakKeyDictionary[Open, None] = WeakKeyDictionary()
+        context._adopt(self)
+        self._opened(context)
 
     def __repr__(self) -> str:
         return f"<PD {self.number}{', closed' if self._closed else ''}>"
@@ -40,14 +41,14 @@ class PD:
             with self.context.lock:
                 if self._closed:
                     return
-                if not self.children:
+                children = list(self.children)
+                if not children:
                     self._closed = True
                     self.context.resources.give_pd(self.number)
-                    self.context._forget_close(self.close)
+                    self.context._forget(self)
                     return
-                close_last = next(reversed(self.children))
             # A QP may wait for its peer: not with the lock.
-            close_last()
+            children.pop().close()
 
     def __enter__(self) -> Self:
         return self

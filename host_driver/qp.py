@@ -1,16 +1,18 @@
 """Queue Pairs: work requests go in, completions come to their CQs."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
+from weakref import WeakKeyDictionary
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
 from stagecoach.host_driver.cq import AWAITS_FIRST_FPDU, CQ
 from stagecoach.host_driver.culprit import Culprit, find_culprit
 from stagecoach.host_driver.device import CommandOpcode
+from stagecoach.host_driver.dropped import Droppable, Open
 from stagecoach.host_driver.enums import (
     ANSWERED,
     ATOMIC_OPERATIONS,
@@ -47,10 +49,11 @@ ERROR_FLUSH_SECONDS = 0.05
 """The same after an error: the other QPs wait with it, so it is short."""
 
 
-class QP:
+class QP(Droppable):
     """A Queue Pair, which is one RDMAP stream once it is connected (`host_driver.cm`).
 
-    Receives may be posted before the connection is made, sends only afterwards.
+    Receives may be posted before the connection is made, sends only afterwards. The stream ends
+    when the QP is dropped: a program keeps it for as long as it has a peer.
 
     Parameters
     ----------
@@ -113,14 +116,13 @@ class QP:
         self.connection: Connection | None = None
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
-        self._closed = False
         # Once connected: RDMA Reads that may be under way from and to this end, and the EMSS.
         self._ord: int | None = None
         self._ird: int | None = None
         self._emss: int | None = None
         self._may_wait = False  # a Responder of which nothing has completed yet
         # Regions that only this QP may use.
-        self.children: dict[Callable[[], None], None] = {}
+        self.children: WeakKeyDictionary[Open, None] = WeakKeyDictionary()
         cap = init_attr.cap
         with context.lock:
             pd._require_open()
@@ -144,24 +146,24 @@ class QP:
                     self.srq._bind(self.qp_num, self)
                 undo.pop_all()
             context.qps[self.qp_num] = self
+            context._qp_numbers[self.qp_num] = self.srq is None
             context.used_qps.add(self.qp_num)
             self.known_state = QPState.INIT
-            context._on_close(self.close)
-            pd.children[self.close] = None
+            context._adopt(self)
+            pd.children[self] = None
+            self._opened(context)
             try:
                 self._queues.inline = InlineBuffer(
-                    cap.max_send_wr, cap.max_inline_data, self._find_region, self._own_region
+                    cap.max_send_wr, cap.max_inline_data, pd, self._own_region
                 )
             except BaseException:
                 self.close()
                 raise
 
-    def _find_region(self, stag: int) -> MR | None:
-        region = self.context.mrs.get(stag)
-        return region if isinstance(region, MR) and region.pd is self.pd else None
-
     def _own_region(self, octets: int) -> MR:
-        return MR(self.pd, octets, AccessFlags(0), qp=self)
+        region = MR(self.pd, octets, AccessFlags(0), qp=self)
+        region._let_go_of_qp()
+        return region
 
     def _create(self) -> None:
         """Gives the rings to the device."""
@@ -577,19 +579,24 @@ class QP:
             if not self._closed:
                 self.disconnect()
 
+    def _free_dropped(self) -> None:
+        with ExitStack() as steps:
+            steps.callback(self._free)
+            self.disconnect(ERROR_FLUSH_SECONDS)
+
     def _free(self) -> None:
         with self.context.lock:
             if self._closed:
                 return
             self._closed = True
-            self.context._forget_close(self.close)
-            self.pd.children.pop(self.close, None)
+            self.context._forget(self)
+            self.pd.children.pop(self, None)
             # Last one first; an error in one step is no reason to leave out the others.
             with ExitStack() as steps:
                 steps.callback(self._destroy)
                 steps.callback(self._detach, ERROR_FLUSH_SECONDS)
-                for close in self.children:
-                    steps.callback(close)
+                for child in list(self.children):
+                    steps.callback(child.close)
                 # Done, unless it failed or another thread has connected the QP since.
                 steps.callback(self.disconnect)
 
@@ -606,7 +613,8 @@ class QP:
             for cq in self._bound:
                 steps.callback(cq._unbind, self.qp_num)
             steps.callback(context.resources.used.give, qps=1)
-            steps.callback(context.qps.pop, self.qp_num)
+            steps.callback(context._qp_numbers.pop, self.qp_num)
+            steps.callback(context.qps.pop, self.qp_num, None)
             # An event of this QP may be in the ring: it is not for the next QP of this number.
             context.process_events()
 

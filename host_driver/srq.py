@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol, Self
+from weakref import ref
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.device import CommandOpcode, Device
+from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.enums import EventType, WCOpcode
 from stagecoach.host_driver.errors import ResourceError, require_type
 from stagecoach.host_driver.events import AsyncEvent
@@ -63,7 +65,7 @@ class TakingQP(Protocol):
         """What it has taken."""
 
 
-class SRQ:
+class SRQ(Droppable):
     """A Shared Receive Queue: the QPs that are made with it take its work requests.
 
     The first segment of a Send takes the oldest one for its QP. What one QP receives completes in
@@ -90,10 +92,9 @@ class SRQ:
         self._init_attr = init_attr
         self._limit = 0
         self._producer = 0
-        self._closed = False
         # Work requests that no QP is known to have taken, by number modulo 2^16, the oldest first
         self._posted: dict[int, Posted] = {}
-        self._qps: dict[int, TakingQP] = {}
+        self._qps: dict[int, ref[TakingQP]] = {}  # a QP has its SRQ, so this does not have it
         with context.lock:
             pd._require_open()
             if not context.attr.max_srq:
@@ -105,8 +106,10 @@ class SRQ:
                 self._create()
                 undo.pop_all()
             context.srqs[self.number] = self
-            context._on_close(self.close)
-            pd.children[self.close] = None
+            context._srq_numbers.add(self.number)
+            context._adopt(self)
+            pd.children[self] = None
+            self._opened(context)
 
     def _create(self) -> None:
         context = self.context
@@ -180,14 +183,16 @@ class SRQ:
 
         If none has it, its message was lost with the writes of a QP that has stopped.
         """
-        for qp_num, qp in self._qps.items():
+        for qp_num, taking in self._qps.items():
             if read_taken(self.context, qp_num) == number:
-                qp._receives.claim(number)
-                return
+                if (qp := taking()) is not None:
+                    qp._receives.claim(number)
+                    return
         del self._posted[number]
 
     def _take_entries(self) -> None:
-        for cq in {qp.rcq for qp in self._qps.values()}:
+        qps = [qp for taking in self._qps.values() if (qp := taking()) is not None]
+        for cq in {qp.rcq for qp in qps}:
             cq._take_entries()
 
     # The limit
@@ -228,7 +233,7 @@ class SRQ:
 
     def _bind(self, number: int, qp: TakingQP) -> None:
         """A new QP takes from here."""
-        self._qps[number] = qp
+        self._qps[number] = ref(qp)
 
     def _unbind(self, number: int) -> None:
         """Takes back a `_bind`."""
@@ -261,14 +266,15 @@ class SRQ:
                     "allowed: an SRQ without QPs"
                 )
             context = self.context
-            context._forget_close(self.close)
-            self.pd.children.pop(self.close, None)
+            context._forget(self)
+            self.pd.children.pop(self, None)
             context.write(registers.QP_NUMBER, qp=self.number)
             context.command(CommandOpcode.SRQ_DESTROY)
             self._closed = True
             # Its events are in the ring: they are not for the next SRQ of this number.
             context.process_events()
-            del context.srqs[self.number]
+            context.srqs.pop(self.number, None)
+            context._srq_numbers.discard(self.number)
             context.resources.used.give(srqs=1)
             self._ring.close()
 

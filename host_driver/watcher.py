@@ -1,8 +1,10 @@
 """A thread that waits for a device's interrupt on behalf of callers without a thread."""
 
 import threading
-from collections.abc import Callable
+import weakref
+from typing import Protocol
 
+from stagecoach.host_driver.dropped import is_current
 from stagecoach.host_driver.transport.base import DeviceClosed
 
 SLICE_SECONDS = 0.1
@@ -10,6 +12,19 @@ SLICE_SECONDS = 0.1
 
 _BESIDE_SECONDS = 0.005
 """How long another thread waits at a time beside it."""
+
+
+class Watched(Protocol):
+    """The device of a watcher."""
+
+    def _wait_for_interrupt(self, seconds: float) -> bool:
+        """Waits for the interrupt, so many seconds; whether there was one."""
+
+    def _look(self, ask: bool) -> None:
+        """Takes what came. With True it also asks the device for what it could not write."""
+
+    def _fail(self, error: Exception) -> None:
+        """Is told of an exception of either. The thread ends then; the next user begins another."""
 
 
 class Watcher:
@@ -20,18 +35,11 @@ class Watcher:
 
     Parameters
     ----------
-    wait: waits for the interrupt, so many seconds; whether there was one.
-    look: takes what came. With True it also asks the device for what it could not write.
-    fail: is told of an exception of either. The thread ends then; the next user begins another one.
+    watched: the device. The thread does not keep it alive, but for one wait.
     """
 
-    def __init__(
-        self,
-        wait: Callable[[float], bool],
-        look: Callable[[bool], None],
-        fail: Callable[[Exception], None],
-    ):
-        self._wait, self._look, self._fail = wait, look, fail
+    def __init__(self, watched: Watched):
+        self._watched = weakref.ref(watched)
         self._turn = threading.Condition()  # of what follows; no other lock is taken inside it
         self._users = 0
         self._thread: threading.Thread | None = None
@@ -74,20 +82,25 @@ class Watcher:
                         # With the lock: who joins after this begins another thread.
                         self._thread = None
                         return
-                self._look(ask)
+                watched = self._watched()
+                if watched is None:
+                    return
+                watched._look(ask)
                 with self._turn:
                     self._turn.notify_all()
-                ask = not self._wait(SLICE_SECONDS)
+                ask = not watched._wait_for_interrupt(SLICE_SECONDS)
+                del watched
         except Exception as error:
             with self._turn:
                 self._thread = None
                 self._turn.notify_all()
-            self._fail(error)
+            if (told := self._watched()) is not None:
+                told._fail(error)
 
     def close(self) -> None:
         """Ends the thread and waits for that; the caller holds no lock that `look` takes."""
         with self._turn:
             self._closed = True
             thread = self._thread
-        if thread is not None:
+        if thread is not None and not is_current(thread):
             thread.join()

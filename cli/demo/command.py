@@ -104,9 +104,11 @@ def _show_operations(bar: Progress, octets: int) -> Callable[[str, int], None]:
 
 def _rates(row: Measurement) -> dict[str, float]:
     per_cycle = row.octets / row.cycles if row.cycles else 0.0
+    # A device without a real clock is told of as if it had that of 10 Gbit/s.
+    at_clock = "" if row.clock_hz else "_at_156_25_mhz"
     return {
         "payload_octets_per_cycle": per_cycle,
-        "gbit_per_second_at_156_25_mhz": per_cycle * 8 * GOAL_HZ / 1e9,
+        f"gbit_per_second{at_clock}": per_cycle * 8 * (row.clock_hz or GOAL_HZ) / 1e9,
         "simulated_cycles_per_second": row.cycles / row.seconds if row.seconds else 0.0,
     }
 
@@ -134,12 +136,13 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
     title = f"{name}: {octets:,} bytes there and back, EMSS {emss}"
     table = Table(title=plain(title, TITLE), box=box.SIMPLE, padding=(0, 1, 0, 0))  # 80 columns
     table.add_column("operation", no_wrap=True)
+    clock_hz = next((row.clock_hz for row in result.measurements if row.clock_hz), GOAL_HZ)
     headings = [
         "bytes",
         "FPDUs",
         "device\ncycles",
         "bytes/\ncycle",
-        "Gbit/s at\n156 MHz",
+        f"Gbit/s at\n{clock_hz / 1e6:.3g} MHz",
         "sim.\ncycles/s",
     ]
     network = any(row.segments is not None for row in result.measurements)
@@ -149,6 +152,7 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.measurements:
         rates = _rates(row)
+        gigabits = next(rate for name, rate in rates.items() if name.startswith("gbit"))
         last = [f"{rates['simulated_cycles_per_second']:,.0f}"]
         if network:
             rtt = "" if row.rtt_us is None else f"{row.rtt_us / 1000:.1f}"
@@ -159,7 +163,7 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
             f"{row.fpdus:,}",
             f"{row.cycles:,}",
             f"{rates['payload_octets_per_cycle']:.3f}",
-            f"{rates['gbit_per_second_at_156_25_mhz']:.2f}",
+            f"{gigabits:.{2 if gigabits >= 0.01 else 5}f}",
             *last,
         )
     console = Console()

@@ -52,7 +52,8 @@ class Measurement:
     """One row of the table: what an operation took on the device of the source.
 
     segments, retransmissions: of TCP, both directions, as far as the source sees them. rtt_us: the
-    smoothed round-trip time then. They are there if the device has a network of its own.
+    smoothed round-trip time then. They are there if the device has a network of its own. clock_hz:
+    of the device's core clock, if it has a real one.
     """
 
     operation: str
@@ -63,6 +64,7 @@ class Measurement:
     segments: int | None = None
     retransmissions: int | None = None
     rtt_us: int | None = None
+    clock_hz: float | None = None
 
 
 @dataclass
@@ -147,6 +149,7 @@ class _Meter:
         self._end = end
         self._stack = device.stack if isinstance(device, SimulatedNic) else None
         self._report = report
+        self._clock_hz = device.info.get("clock_hz")
         self.measurements: list[Measurement] = []
 
     def _counters(self) -> tuple[int, int, float]:
@@ -172,6 +175,7 @@ class _Meter:
             (fpdus_after - fpdus) & 0xFFFFFFFF,
             cycles_after - cycles,
             ended - begun,
+            clock_hz=self._clock_hz,
         )
         if after := self._infos():
             sent, received, again = (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 from serial.tools import list_ports
 
-from stagecoach.cli.describe import capabilities, in_words, network_of, sizes, version
-from stagecoach.cli.plain_text import plain
+from stagecoach.cli.describe import capabilities, network_of, sizes, version
+from stagecoach.cli.plain_text import printable
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.errors import StagecoachError
@@ -100,14 +100,24 @@ def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps(rows, indent=2))
         return 0
-    table = Table(show_lines=True)
-    for heading in ("device", "state", "configuration and capabilities"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        values = row.get("configuration", {}) | row.get("capabilities", {})
-        if "clock_hz" in row:
-            values = {"clock": f"{row['clock_hz'] / 1e6:g} MHz"} | values
-        text = "; ".join(f"{name} {in_words(value)}" for name, value in values.items())
-        table.add_row(plain(row["device"]), plain(row["state"]), plain(text))
-    Console().print(table)
+    console = Console()
+    lines = [_HEADINGS, *map(_cells, rows)]
+    *widths, _ = (max(map(len, column)) for column in zip(*lines, strict=True))
+    for number, cells in enumerate(lines):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=False))
+        # What does not fit stands in the JSON, and `info` tells it of one device.
+        words = Text(f"{line}  {cells[-1]}", style="" if number else "bold")
+        words.truncate(console.width, overflow="ellipsis")
+        console.print(words, no_wrap=True)
     return 0
+
+
+_HEADINGS = ("device", "clock", "version", "QPs", "STags", "state")
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """The line of a device. A simulated one has no clock; of one that fails no more is known."""
+    has = row.get("configuration", {})
+    clock = f"{row['clock_hz'] / 1e6:g} MHz" if "clock_hz" in row else "-"
+    known = (str(has.get(name, "-")) for name in ("version", "max_qp", "max_mr"))
+    return printable(row["device"]), clock, *known, printable(row["state"])

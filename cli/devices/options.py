@@ -13,9 +13,9 @@ def add_devices(subparsers: Any) -> None:
     devices = subparsers.add_parser(
         "devices",
         help="list simulated and serial devices",
-        description="Lists the simulated device and those at serial ports, with configuration and "
-        "capabilities. Ports of the bridges that boards have are asked, and their boards are "
-        "reset by that; others only if they are named.",
+        description="Lists the simulated device and those at serial ports, one a line; `info` "
+        "tells more of one. Ports of the bridges that boards have are asked, and their boards "
+        "are reset by that; others only if they are named.",
     )
     devices.add_argument(
         "--device",
@@ -31,7 +31,9 @@ def add_devices(subparsers: Any) -> None:
         default=DEFAULT_BAUD,
         help="of the boards that are not named (%(default)s)",
     )
-    devices.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    devices.add_argument(
+        "--json", action="store_true", help="print JSON, with configuration and capabilities"
+    )
     devices.set_defaults(run=_run)
 
 

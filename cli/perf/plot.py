@@ -68,7 +68,7 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     longest = [point.latencies.most for point in points]
     latency.fill_between(sizes, least, longest, alpha=0.25, label="least to most")
     latency.set_ylabel("latency, cycles")
-    latency.set_ylim(0, 1.2 * longest[0] if len(longest) == 1 else None)
+    latency.set_yscale("log")
 
     step = -(-len(sizes) // 6)
     for panel in (octets, messages, latency):

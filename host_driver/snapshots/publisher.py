@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -134,7 +135,7 @@ class Publisher:
     """
 
     def __init__(self, context: "Context", folder: Path, interval: float):
-        self._context = context
+        self._context = weakref.ref(context)
         self._interval = interval
         self._used: set[int] = set()  # QPs that were used before
         self._causes = {Cause.NONE}  # those for which QPs have stopped
@@ -151,7 +152,8 @@ class Publisher:
         self._thread.start()
 
     def _publish(self, is_open: bool) -> None:
-        context = self._context
+        if (context := self._context()) is None:  # it was dropped
+            return
         # Over a link each register takes its time, so only those are read that may have changed.
         numbers, causes = self._used | context.used_qps, list(self._causes)
         is_first = "opened" not in self._about
@@ -170,7 +172,7 @@ class Publisher:
 
     def _run(self) -> None:
         told = False
-        while not self._closing.wait(self._interval):
+        while not self._closing.wait(self._interval) and self._context() is not None:
             try:
                 self._publish(is_open=True)
                 told = False

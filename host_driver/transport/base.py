@@ -88,7 +88,11 @@ class Listener(Protocol):
 
 @runtime_checkable
 class Transport(Protocol):
-    """One device. Calls may come from any thread; those after `close` raise DeviceClosed."""
+    """One device. Calls may come from any thread; those after `close` raise DeviceClosed.
+
+    If they may not, as in a cocotb test, its `calls_from_any_thread` is False: what a program drops
+    is closed with its next call then.
+    """
 
     @property
     def info(self) -> dict[str, Any]:

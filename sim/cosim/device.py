@@ -148,6 +148,8 @@ class CocotbDevice:
     Call `start` in the test before the driver is used, `join` to let two devices connect.
     """
 
+    calls_from_any_thread = False  # but in those that `cocotb.task.bridge` starts
+
     def __init__(
         self,
         dut: Any,

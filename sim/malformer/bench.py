@@ -254,13 +254,13 @@ class _Lane:
         self.poll = bench.poll
         self.pd = PD(self.context)
         # The owner of the region `other stream`.
-        stranger = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1)))
+        self._stranger = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1)))
         self.regions: dict[str, MR] = {}
         self.buffers = {name: bytearray(octets) for name, octets in layout.contents.items()}
         for name, place in layout.places.items():
             pd = self.pd if place.pd == OWN_PD else bench.other_pd
             if place.scope is not Scope.THIS:
-                self.register(name, pd, stranger if place.scope is Scope.OTHER else None)
+                self.register(name, pd, self._stranger if place.scope is Scope.OTHER else None)
         self.arena = _Arena(self.pd, free_stag(layout.lane))
 
     def register(self, name: str, pd: PD, qp: QP | None) -> None:

@@ -57,6 +57,17 @@ def test_the_table_says_that_waiting_for_a_network_is_not_counted(capsys):
     assert "without its waiting for the network" in out and "again" in out
 
 
+def test_a_board_is_told_of_at_its_own_clock(capsys):
+    row = Measurement("RDMA Write", 1000, 2, 500, 1.0, clock_hz=60e6)
+    result = Result([row], "0" * 64, True)
+    command._print_demo("data", 1000, 1460, result, [])
+    out = capsys.readouterr().out
+    assert "60 MHz" in out and "156" not in out and " 0.96 " in out
+    (operation,) = command._demo_as_json("data", 1000, 1460, result, [])["operations"]
+    assert (operation["clock_hz"], operation["gbit_per_second"]) == (60e6, 0.96)
+    assert "gbit_per_second_at_156_25_mhz" not in operation
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("markers", [False, True])

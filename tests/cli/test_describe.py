@@ -3,6 +3,7 @@
 import pytest
 
 from stagecoach.cli.describe import capabilities, in_words, sizes
+from stagecoach.cli.devices import command as devices
 from stagecoach.cli.devices.command import find_devices
 from stagecoach.host_driver import Context, registers
 from stagecoach.host_driver.enums import WROpcode
@@ -46,6 +47,27 @@ def test_a_simulated_device_that_is_not_built_is_not_built_to_be_listed(monkeypa
     assert simulated["state"] == "not built: the first command that uses it does that"
     assert simulated["configuration"]["qps"] == 64
     assert missing["state"] == "cannot open /dev/no-port: No such file or directory"
+
+
+def test_each_device_has_one_line_of_80_columns(monkeypatch, capsys):
+    rows = [
+        {"device": "simulation", "state": "not built: the first command that uses it does that"},
+        {
+            "device": "serial:///dev/ttyUSB0?baud=3000000",
+            "state": "ready",
+            "clock_hz": 62_500_000,
+            "configuration": {"version": "3.3", "max_qp": 64, "max_mr": 1024, "max_cq": 64},
+        },
+        {"device": "serial:///dev/ttyUSB1?baud=3000000", "state": "cannot open it: " + 80 * "x"},
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(devices, "find_devices", lambda named, baud: rows)
+    assert devices.show_devices([], 9600, as_json=False) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["device", "clock", "version", "QPs", "STags", "state"]
+    assert len(lines) == len(rows) and max(map(len, lines)) <= 80
+    assert lines[1].split() == [rows[1]["device"], "62.5", "MHz", "3.3", "64", "1024", "ready"]
+    assert "cannot op" in lines[2] and lines[2].endswith("\N{HORIZONTAL ELLIPSIS}")
 
 
 def test_values_are_told_in_words():

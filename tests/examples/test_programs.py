@@ -195,9 +195,10 @@ def test_a_sum_that_is_not_answered_is_waited_for_as_long_as_allowed(
     there, here = devices
     program = loaded("asyncio_server")
 
-    async def silent(listener: ConnectionListener) -> None:
+    async def silent(listener: ConnectionListener) -> object:
         end = program.End(there)
         await program.accept_connection(await listener.accept(), end.qp)
+        return end  # it stays open with the task
 
     async def talk() -> None:
         with listen(there) as listener:

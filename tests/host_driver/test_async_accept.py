@@ -192,9 +192,9 @@ def test_a_cancelled_wait_for_the_first_fpdu_leaves_nothing(passive):
                 await accept_connection(request, passive.qp)
             assert passive.qp.state == QPState.RTS
 
-    before = len(passive.context._closing)
+    before = len(passive.context._open)
     run(work)
-    assert len(passive.context._closing) == before, "the context holds what nobody needs"
+    assert len(passive.context._open) == before, "the context holds what nobody needs"
 
 
 @pytest.mark.parametrize("cancelled", [False, True])

@@ -150,12 +150,12 @@ def test_qps_that_share_a_cq_cannot_make_it_overflow(context):
     # One that is refused because of its second CQ takes nothing of its first.
     with pytest.raises(ResourceError, match="CQ 1 holds 64"):
         QP(pd, QPInitAttr(cq, other, QPCap(4, 5)))
-    QP(pd, QPInitAttr(cq, other, QPCap(4, 4)))
-    first.close()
-    QP(pd, QPInitAttr(cq, cq, QPCap(20, 20)))
-    second.close()
-    with pytest.raises(ResourceError, match="up to 20 more"):
-        QP(pd, QPInitAttr(cq, cq, QPCap(20, 1)))
+    with QP(pd, QPInitAttr(cq, other, QPCap(4, 4))):
+        first.close()
+        with QP(pd, QPInitAttr(cq, cq, QPCap(20, 20))):
+            second.close()
+            with pytest.raises(ResourceError, match="up to 20 more"):
+                QP(pd, QPInitAttr(cq, cq, QPCap(20, 1)))
 
 
 def test_a_cq_of_one_qp_is_that_qps_own_matter(context):

@@ -69,7 +69,7 @@ def test_a_closed_context_is_not_reset(context):
 
 
 def test_what_another_process_left_on_the_device_is_cleared_at_opening(device):
-    Context(device)
+    before = Context(device)
     device.states[1] = INIT
     device.stags[0x1234] = 100
     device.rings[0] = device.rings[CQS]
@@ -78,6 +78,7 @@ def test_what_another_process_left_on_the_device_is_cleared_at_opening(device):
         assert set(device.states.values()) == {RESET}
         assert not device.stags
         assert set(device.rings) == {CQS}
+    assert not before.qps
     destroyed = device.commands.index(CommandOpcode.QP_DESTROY)
     # The rings go first: what is stopped writes to them.
     assert device.commands[:destroyed] == [CommandOpcode.CQ_DISABLE] * (CQS + 1)

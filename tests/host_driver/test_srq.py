@@ -334,8 +334,8 @@ def test_a_cq_counts_an_srq_once(context):
     cq = CQ(context, 32)
     srq = SRQ(pd, SRQInitAttr(max_wr=16))
     cap = QPCap(max_send_wr=8)
-    for _ in range(2):
-        QP(pd, QPInitAttr(cq, cq, cap, srq=srq))
+    qps = [QP(pd, QPInitAttr(cq, cq, cap, srq=srq)) for _ in range(2)]
+    assert len(context.qps) == len(qps)
     with pytest.raises(ResourceError, match="32 work requests outstanding, one more QP 8"):
         QP(pd, QPInitAttr(cq, cq, cap, srq=srq))
 

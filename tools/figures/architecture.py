@@ -65,14 +65,22 @@ def architecture() -> str:
     d.box(40, 400, 130, 66, MEMORY, "stag: table", "rights, bounds, PD")
     d.arrow((200, 350), (105, 350), (105, 400), both=True)
     d.arrow((200, 533), (105, 533), (105, 466), both=True)
-    # TCP
+    # TCP: the engine has a memory port of its own.
     d.box(
-        *(846, 284, 170, 300),
+        *(846, 284, 170, 154),
         WIRE,
-        "TCP, in software",
-        "one stream per QP:|sockets of the kernel,|or the reference TCP|(tcp: reference)"
-        "|with Ethernet, ARP|and IPv4 in the driver.||No TCP engine in|gateware exists yet:"
-        "|it will have this port.",
+        "tcp: engine",
+        "gateware/nic.py: RNIC,|engine, Ethernet port.|One stream per QP;|ARP, SYN and RST"
+        "|by the driver",
+    )
+    d.arrow((931, 284), (931, 47), (790, 47), both=True)
+    d.label(824, 110, "AXI4: rings of")
+    d.label(824, 126, "TCP, frames")
+    d.box(
+        *(846, 452, 170, 132),
+        WIRE,
+        "or in software",
+        "sockets of the kernel,|or the reference TCP|(tcp: reference) with|Ethernet and IPv4",
     )
     d.arrow((770, 333), (846, 333))
     d.arrow((846, 533), (770, 533))

@@ -11,7 +11,14 @@ from tools.figures.qp_states import qp_states
 from tools.figures.rings import rings
 from tools.figures.sequences import atomic, read, send, write
 from tools.figures.stag import stag
-from tools.figures.waves import axi_read, axi_write, llp_receive, llp_transmit
+from tools.figures.waves import (
+    axi_read,
+    axi_write,
+    ethernet_receive,
+    ethernet_transmit,
+    llp_receive,
+    llp_transmit,
+)
 
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 
@@ -31,4 +38,6 @@ PICTURES: dict[str, Callable[[], str]] = {
     "axi_write": axi_write,
     "llp_transmit": llp_transmit,
     "llp_receive": llp_receive,
+    "ethernet_transmit": ethernet_transmit,
+    "ethernet_receive": ethernet_receive,
 }

@@ -16,6 +16,8 @@ from amaranth.sim import Simulator
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.gateware.ethernet.frame_input import FrameInput
+from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.layouts import LlpEventKind, QpCommandKind
 from stagecoach.gateware.mpa.framer import Framer
 from stagecoach.gateware.mpa.receiver import MpaReceiver
@@ -331,3 +333,84 @@ def llp_receive() -> str:
 
     _simulate(receiver, run)
     return recording.svg("LLP port: the FPDU arrives")
+
+
+def _arp() -> bytes:
+    """An ARP request (RFC 826), which is shorter than a frame may be."""
+    source, sender, target = bytes.fromhex("0200c0000201"), b"\xc0\0\2\1", b"\xc0\0\2\2"
+    ethernet = b"\xff" * 6 + source + bytes.fromhex("0806")
+    return ethernet + bytes.fromhex("0001080006040001") + source + sender + bytes(6) + target
+
+
+def _axi_stream(port: Any) -> list[Row]:
+    return [
+        Row("tvalid", port.tvalid),
+        Row("tready", port.tready),
+        Row("tdata", port.tdata, "tvalid"),
+        Row("tkeep", port.tkeep, "tvalid"),
+        Row("tlast", port.tlast, "tvalid"),
+        Row("tuser", port.tuser, "tvalid"),
+    ]
+
+
+def ethernet_transmit() -> str:
+    """A short frame leaves, filled up; the MAC does not take a word in one cycle."""
+    output = FrameOutput(sources=1)
+    (frame,), port = output.frames, output.tx
+    recording = Recording(_axi_stream(port))
+    sent = b""
+
+    async def run(context: Any) -> None:
+        nonlocal sent
+        words = _words(_arp())
+        for _ in range(20):
+            context.set(frame.valid, bool(words))
+            if words:
+                last = len(words) == 1
+                context.set(frame.payload.data, words[0])
+                context.set(frame.payload.last, last)
+                context.set(frame.payload.octets, (len(_arp()) - 1) % 8 + 1 if last else 8)
+            # The MAC takes nothing in the cycle after the third word.
+            context.set(port.tready, not recording.took("tvalid", "tready", 3))
+            recording.sample(context)
+            if context.get(port.tvalid & port.tready):
+                kept = context.get(port.tkeep).bit_count()
+                sent += context.get(port.tdata).to_bytes(8, "little")[:kept]
+            if context.get(frame.valid & frame.ready):
+                words = words[1:]
+            await context.tick()
+
+    _simulate(output, run)
+    assert sent == _arp().ljust(60, b"\0"), sent.hex()
+    return recording.svg("Ethernet port: an ARP request leaves")
+
+
+def ethernet_receive() -> str:
+    """The same frame comes; the MAC has no word in one cycle."""
+    frame_input = FrameInput()
+    port, word = frame_input.rx, frame_input.o
+    recording = Recording(
+        _axi_stream(port),
+        [
+            Row("o_valid", word.valid),
+            Row("o_index", word.p.index, "o_valid"),
+            Row("o_octets", word.p.octets, "o_valid"),
+            Row("o_error", word.p.error, "o_valid"),
+        ],
+    )
+
+    async def run(context: Any) -> None:
+        words = _words(_arp().ljust(60, b"\0"))
+        for cycle in range(16):
+            context.set(port.tvalid, bool(words) and cycle not in (0, 4))
+            if words:
+                context.set(port.tdata, words[0])
+                context.set(port.tkeep, 0x0F if len(words) == 1 else 0xFF)
+                context.set(port.tlast, len(words) == 1)
+            recording.sample(context)
+            if context.get(port.tvalid & port.tready):
+                words = words[1:]
+            await context.tick()
+
+    _simulate(frame_input, run)
+    return recording.svg("Ethernet port: an ARP request comes")

@@ -5,6 +5,7 @@ import queue
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakMethod
 
 from stagecoach import host_driver as driver
 from stagecoach.pyverbs import cm_enums as ce
@@ -32,7 +33,8 @@ class CMEventChannel(PyverbsObject):
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._sources: dict[Source, None] = {}
+        # An id has its channel, so this does not have its ids.
+        self._sources: dict[WeakMethod[Source], None] = {}
         self._closed = False
 
     def put(self, kind: int, private_data: bytes = b"") -> None:
@@ -40,12 +42,12 @@ class CMEventChannel(PyverbsObject):
         self._events.put(Event(kind, private_data))
 
     def watch(self, source: Source) -> None:
-        """Has `source` asked for an event now and then, in the thread that waits for one."""
-        self._sources[source] = None
+        """Has `source`, a method, asked for an event now and then, by who waits for one."""
+        self._sources[WeakMethod(source)] = None
 
     def forget(self, source: Source) -> None:
         """Takes back `watch`."""
-        self._sources.pop(source, None)
+        self._sources.pop(WeakMethod(source), None)
 
     def take(self) -> Event:
         """Waits for the next event. Raises `PyverbsRDMAError` if the channel is closed."""
@@ -53,8 +55,10 @@ class CMEventChannel(PyverbsObject):
             # Those that were put are older: a connection is established before it ends.
             with suppress(queue.Empty):
                 return self._events.get_nowait()
-            for source in list(self._sources):
-                if (event := source()) is not None:
+            for reference in list(self._sources):
+                if (source := reference()) is None:
+                    del self._sources[reference]
+                elif (event := source()) is not None:
                     return event
             with suppress(queue.Empty):
                 return self._events.get(timeout=_LOOK_SECONDS)

@@ -1,7 +1,9 @@
 """The connection manager of RDMA: ids, their events, and addresses."""
 
 import errno
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 from math import inf
 from typing import Any, NoReturn
@@ -52,6 +54,8 @@ class CMID(PyverbsCM):
     pd: names the device; else it is the default one, as of the option `--device` of the commands.
     """
 
+    _shares = False  # a default device
+
     def __init__(
         self,
         creator: AddrInfo | CMEventChannel | CMEvent | None = None,
@@ -64,7 +68,6 @@ class CMID(PyverbsCM):
         self.pd: Any = pd
         self.context: Any = None if pd is None else pd.context
         self.event_channel: CMEventChannel | None = None
-        self._shares = False
         self._init_attr = qp_init_attr
         self._addresses: AddrInfo | None = None
         self._listener: driver.ConnectionListener | None = None
@@ -465,3 +468,10 @@ class CMID(PyverbsCM):
         if self._shares:
             self._shares = False
             DEFAULT_DEVICES.give(self.context.name)
+
+    def __del__(self) -> None:
+        # What it has is freed as it is dropped itself.
+        if self._shares and not sys.is_finalizing():
+            DEFAULT_DEVICES.give_dropped(self.context.name)
+            words = f"dropped open: {self!r}, which has device {self.context.name}"
+            warnings.warn(words, ResourceWarning, stacklevel=1, source=self)

@@ -40,6 +40,7 @@ class RawPeer:
         self.received: asyncio.Queue[bytes] = asyncio.Queue()
         self.stags: list[int | None] = []
         self.ended = asyncio.Event()
+        self._regions: list[MR] = []
         with with_rfc7306():
             self.channel = Channel(
                 context,
@@ -75,6 +76,7 @@ class RawPeer:
         """Memory for the peer, and the segment that names all of it."""
         buffer = bytearray(octets)
         mr = MR(self.channel.pd, buffer, access, qp=self.channel.qp)
+        self._regions.append(mr)  # until the QP is closed
         return buffer, Segment(mr.rkey, mr.length, mr.addr)
 
     def readable(self, octets: bytes) -> Segment:
