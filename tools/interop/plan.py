@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.interop import nfs
 from tools.interop.lab import OWN, SOCKETS, Lab, Way
-from tools.interop.messages import Messages
+from tools.interop.messages import Messages, RefusedUcmatose, Ucmatose
 from tools.interop.perftest import TOOLS, Perftest, RefusedWriteLat
 from tools.interop.rping import Rping, TwoGuests
 
@@ -43,7 +43,7 @@ class Case:
 
 def plan(*, full: bool) -> list[Case]:
     """The cases: those that are always run, or the full matrix."""
-    everything = [*_rping(), *_messages(), *_perftest(), *_nfs()]
+    everything = [*_rping(), *_messages(), *_ucmatose(), *_perftest(), *_nfs()]
     return [case for case in everything if full or not case.long]
 
 
@@ -92,6 +92,17 @@ def _messages() -> Iterator[Case]:
             for way in (Way(SOCKETS), Way(OWN)):
                 long = way.transport == OWN and revision == 1
                 yield Case(program, f"a Send each way, MPA revision {revision}", way, do, long)
+
+
+def _ucmatose() -> Iterator[Case]:
+    for serves, who in _SERVES.items():
+        do = Ucmatose(serves)
+        count = f"{do.connections} connections, {do.messages} Sends each way"
+        for way in (Way(SOCKETS), Way(OWN), Way(OWN, LOSS)):
+            name = f"{who}, {count}, peer-to-peer"
+            yield Case("ucmatose", name, way, do, way.loss > 0, do.check)
+    refused = f"{_SERVES[False]}, refused without peer-to-peer"
+    yield Case("ucmatose", refused, Way(SOCKETS), RefusedUcmatose())
 
 
 def _perftest() -> Iterator[Case]:
