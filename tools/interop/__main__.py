@@ -131,9 +131,9 @@ def _run(ran: Run, found: Image, results: Path | None) -> None:
 
 
 def _booter(found: Image, folder: Path) -> Boot:
-    def boot() -> Guest:
+    def boot(joins: Path | None) -> Guest:
         place = Path(tempfile.mkdtemp(dir=folder))
-        return Guest.boot(found, place, _PORTS)
+        return Guest.boot(found, place, _PORTS, joins)
 
     return boot
 

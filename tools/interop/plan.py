@@ -62,12 +62,12 @@ def _rping() -> Iterator[Case]:
                 yield _pings(f"{who}, {name}", way, do)
     for serves, who in _SERVES.items():
         four = Rping(serves, 4000, clients=4)
-        yield _pings(f"{who}, four clients at once", Way(SOCKETS), four)
+        for way in (Way(SOCKETS), Way(OWN), Way(OWN, LOSS)):
+            yield _pings(f"{who}, four clients at once", way, four, long=serves and way.loss > 0)
     two = TwoGuests(4000)
-    yield Case("rping", "Linux is the client, two guests at once, two each", Way(SOCKETS), two)
-    four = Rping(False, 4000, clients=4)
-    for loss in (0.0, LOSS):
-        yield _pings(f"{_SERVES[False]}, four clients at once", Way(OWN, loss), four)
+    for way in (Way(SOCKETS), Way(OWN), Way(OWN, LOSS)):
+        name = f"{_SERVES[False]}, two guests at once, two each"
+        yield Case("rping", name, way, two, long=way.loss > 0)
 
 
 def _pings(name: str, way: Way, do: Rping, long: bool = False) -> Case:

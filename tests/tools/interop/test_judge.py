@@ -55,7 +55,7 @@ def judged(tmp_path, monkeypatch):
         monkeypatch.setattr(judging, "known_fault", lambda capture: fault)
         guests, rows = [], []
 
-        def boot():
+        def boot(joins):
             guests.append(Linux())
             return guests[-1]
 
