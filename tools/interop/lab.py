@@ -15,6 +15,11 @@ SOCKETS = "host's TCP"
 OWN = "device's TCP"
 """Transport: the device has its own network, and the wire goes to the guest."""
 
+GATEWARE = "device's TCP in gateware"
+"""The same, with the TCP engine in gateware in place of the reference TCP."""
+
+_TCP = {OWN: "reference", GATEWARE: "engine"}
+
 _OURS = ("192.0.2.1", "192.0.2.11", "192.0.2.12", "192.0.2.13")
 """Of devices on the wire."""
 _PARAMETERS = "/sys/module/siw/parameters"
@@ -72,7 +77,8 @@ class Lab:
         device = []
         if self.way.transport != SOCKETS:
             wire = f"sim://?wire=unix:{self.guest.wires[number]}&ip={_OURS[number]}/24"
-            device = ["--device", f"{wire}&loss={self.way.loss}&seed={self.seed}&tcp=reference"]
+            impaired = f"{wire}&loss={self.way.loss}&seed={self.seed}"
+            device = ["--device", f"{impaired}&tcp={_TCP[self.way.transport]}"]
         job = host.start(*arguments, *device, folder=self.folder, program=program)
         try:
             yield job

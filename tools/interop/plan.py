@@ -1,11 +1,11 @@
 """The cases that are planned, all of them named before one runs."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.interop import nfs
-from tools.interop.lab import OWN, SOCKETS, Lab, Way
+from tools.interop.lab import GATEWARE, OWN, SOCKETS, Lab, Way
 from tools.interop.messages import Messages, RefusedUcmatose, Ucmatose
 from tools.interop.perftest import TOOLS, Perftest, RefusedWriteLat
 from tools.interop.rping import Rping, TwoGuests
@@ -44,6 +44,7 @@ class Case:
 def plan(*, full: bool) -> list[Case]:
     """The cases: those that are always run, or the full matrix."""
     everything = [*_rping(), *_messages(), *_ucmatose(), *_perftest(), *_nfs()]
+    everything += _gateware(everything)
     return [case for case in everything if full or not case.long]
 
 
@@ -145,6 +146,22 @@ def _nfs() -> Iterator[Case]:
         yield Case("nfs", f"{who}, server restart in the middle", way, nfs.ServerRestart(), long)
     copied = f"{_SERVES[True]}, a folder copied there and back, and removed"
     yield Case("nfs", copied, Way(SOCKETS), nfs.KernelServer())
+
+
+_SHORT_IN_GATEWARE = ("4,000 bytes, CRC on", "names and links")
+
+
+def _gateware(cases: Sequence[Case]) -> list[Case]:
+    """What is always run over the device's TCP, over the engine in gateware: some of it always."""
+    return [
+        replace(
+            case,
+            way=replace(case.way, transport=GATEWARE),
+            long=not any(text in case.name for text in _SHORT_IN_GATEWARE),
+        )
+        for case in cases
+        if case.way.transport == OWN and not case.long
+    ]
 
 
 def selected(cases: Iterable[Case], text: str) -> list[Case]:

@@ -10,7 +10,7 @@ from tools.interop import judge as judging
 from tools.interop.errors import InteropError
 from tools.interop.job import JobError
 from tools.interop.judge import FAILED, NOT_RUN, PASSED, PEER_FAULT, RETRIES, Judge, Row
-from tools.interop.lab import OWN, SOCKETS, Way
+from tools.interop.lab import GATEWARE, OWN, SOCKETS, Way
 from tools.interop.plan import Case, plan, selected
 from tools.interop.report import Run, page
 
@@ -123,6 +123,8 @@ def test_the_plan_names_each_case_once_and_is_large_enough():
     assert len(usual) >= 60
     assert sum(each.way.transport == OWN for each in usual) >= 12
     assert {each.way.loss for each in usual} == {0.0, 0.001}
+    for cases in (usual, full):
+        assert {each.way.transport for each in cases} == {SOCKETS, OWN, GATEWARE}
     assert {each.subject for each in selected(usual, "nfs:")} == {"nfs"}
 
 
