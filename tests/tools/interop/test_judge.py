@@ -8,6 +8,7 @@ import pytest
 from tools.interop import __main__ as command
 from tools.interop import judge as judging
 from tools.interop.errors import InteropError
+from tools.interop.image import Image
 from tools.interop.job import JobError
 from tools.interop.judge import FAILED, NOT_RUN, PASSED, PEER_FAULT, RETRIES, Judge, Row
 from tools.interop.lab import GATEWARE, OWN, SOCKETS, Way
@@ -132,7 +133,7 @@ def test_without_a_guest_the_command_says_why(monkeypatch, capsys, tmp_path):
     results = tmp_path / "interop.json"
     monkeypatch.setattr(command, "RESULTS", results)
     monkeypatch.setattr(command, "_KEPT", tmp_path / "kept")
-    monkeypatch.setattr(command, "_prepare", lambda: (None, VERSIONS))
+    monkeypatch.setattr(command, "_prepare", lambda cases: (None, VERSIONS))
 
     def boot(*_):
         raise InteropError("qemu-system-x86_64 ended: no memory")
@@ -153,3 +154,17 @@ def test_cases_are_listed_and_an_unknown_one_is_refused(capsys):
     with pytest.raises(SystemExit):
         command.main(["--case", "no such"])
     assert "no case has 'no such' in its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "built"), [("ib_send_lat", ["device"]), ("two guests", ["device", "nic"])]
+)
+def test_devices_are_built_before_a_case_runs(text, built, monkeypatch):
+    seen = []
+    monkeypatch.setattr(command, "run", lambda *_: "QEMU emulator version 7.2.22")
+    monkeypatch.setattr(command, "image", lambda tell: Image(None, None, {"linux": "6.1"}))
+    monkeypatch.setattr(command, "build_device", lambda progress: seen.append("device"))
+    monkeypatch.setattr(command, "build_nic", lambda progress: seen.append("nic"))
+    cases = selected(plan(full=True), text)
+    assert command._prepare(cases)[1] == {"linux": "6.1", "qemu": "7.2.22"}
+    assert seen == built
