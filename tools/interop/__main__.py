@@ -6,6 +6,7 @@ Writes build/interop.json. The exit status is 1 if a case that is planned failed
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(case.label for case in cases))
         return 0
+    # A shell that starts this in the background has it ignore Ctrl-C, which is how commands of
+    # `stagecoach` are ended: they would, too, and each would be killed after a while.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if options.document:
             return _document()

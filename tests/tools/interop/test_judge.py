@@ -1,6 +1,7 @@
 """What comes of cases: passed, failed, a fault of the peer that is tried again, not run."""
 
 import json
+import signal
 from contextlib import contextmanager
 
 import pytest
@@ -146,6 +147,16 @@ def test_without_a_guest_the_command_says_why(monkeypatch, capsys, tmp_path):
     assert found["stopped"] == "qemu-system-x86_64 ended: no memory"
     assert command.main(["--document"]) == 2
     assert "has no case that passed" in capsys.readouterr().err
+
+
+def test_commands_heed_ctrl_c_if_the_run_is_in_the_background(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "none.json")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert command.main(["--document"]) == 2
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_cases_are_listed_and_an_unknown_one_is_refused(capsys):
