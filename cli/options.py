@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
 from stagecoach.host_driver.locate import DEVICE_VARIABLE, SIMULATION, device_option
@@ -130,6 +131,28 @@ def add_startup(
     this command if it is not told of another. An option that was not given is `None`;
     `startup_options` is what they say.
     """
+    group = add_mpa(parser, connects=connects)
+    if connects:
+        group.add_argument(
+            "--peer-to-peer",
+            action="store_true",
+            default=None,
+            help="begin with an RTR frame, after which either end may send first",
+        )
+    group.add_argument(
+        "--timeout",
+        type=seconds("timeout"),
+        metavar="SECONDS",
+        help=f"for the connection and MPA startup together ({timeout:g})",
+    )
+    parser.set_defaults(startup_timeout=timeout)
+
+
+def add_mpa(parser: argparse.ArgumentParser, *, connects: bool = True) -> Any:
+    """Adds those of `add_startup` that say nothing of time and of who sends first.
+
+    Returns the group of options.
+    """
     group = parser.add_argument_group(
         "MPA startup", "What this end asks for when a connection begins (RFC 5044, RFC 6581)."
     )
@@ -148,19 +171,7 @@ def add_startup(
             metavar="REVISION",
             help=f"of MPA: {PLAIN_REVISION} is RFC 5044 without RFC 6581 ({ENHANCED_REVISION})",
         )
-        group.add_argument(
-            "--peer-to-peer",
-            action="store_true",
-            default=None,
-            help="begin with an RTR frame, after which either end may send first",
-        )
-    group.add_argument(
-        "--timeout",
-        type=seconds("timeout"),
-        metavar="SECONDS",
-        help=f"for the connection and MPA startup together ({timeout:g})",
-    )
-    parser.set_defaults(startup_timeout=timeout)
+    return group
 
 
 def check_startup(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -172,11 +183,16 @@ def check_startup(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         )
 
 
-def refuse_connecting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends with a message if an end that listens has options of the one that connects."""
+def refuse_connecting(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, how: str = "with -s"
+) -> None:
+    """Ends with a message if an end that listens has options of the one that connects.
+
+    how: the user said that it listens.
+    """
     for name in _CONNECTING_ONLY:
         if getattr(options, name) is not None:
-            parser.error(f"--{name.replace('_', '-')} with -s; allowed: at the client")
+            parser.error(f"--{name.replace('_', '-')} {how}; allowed: at the client")
 
 
 def startup_options(options: argparse.Namespace) -> StartupOptions:

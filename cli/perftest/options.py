@@ -6,7 +6,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from stagecoach.cli.options import add_device, number, seconds
+from stagecoach.cli.options import (
+    add_device,
+    add_mpa,
+    check_startup,
+    number,
+    refuse_connecting,
+    seconds,
+    startup_options,
+)
+from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION, PLAIN_REVISION
 from stagecoach.ulp.perftest.ends import (
     DEFAULT_MODERATION,
     DEFAULT_PATIENCE,
@@ -103,9 +112,9 @@ def add_perftest(subparsers: Any) -> None:
         type=seconds("timeout"),
         default=DEFAULT_PATIENCE,
         metavar="SECONDS",
-        help="give up a peer that does nothing for so long (%(default)g)",
+        help="give up a peer that does nothing for so long, in MPA startup too (%(default)g)",
     )
-    perftest.add_argument(
+    add_mpa(perftest).add_argument(
         "--peer-to-peer",
         action=argparse.BooleanOptionalAction,
         help="the client connects the QP of the test peer-to-peer, RFC 6581 (only of ib_write_lat, "
@@ -128,11 +137,21 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("--source_ip at the client; allowed: at the server, which has no HOST")
     if options.host and not options.port:
         parser.error("port is 0; allowed at the client: 1 to 65535")
+    if not options.host:
+        refuse_connecting(parser, options, "without HOST")
+    check_startup(parser, options)
+    if TOOLS[options.tool].server_first and options.revision == PLAIN_REVISION:
+        parser.error(
+            f"--revision {PLAIN_REVISION} with {options.tool}, whose client connects peer-to-peer; "
+            f"allowed: with revision {ENHANCED_REVISION}"
+        )
 
 
 def _settings(options: argparse.Namespace) -> Settings:
     tool = TOOLS[options.tool]
+    startup = startup_options(options)
     given = vars(options) | {"tool": tool}
+    given |= {name: getattr(startup, name) for name in ("crc", "markers", "revision")}
     defaults = {"size": tool.size, "iters": tool.iterations, "tx_depth": tool.tx_depth}
     for name, value in defaults.items():
         given[name] = value if given[name] is None else given[name]

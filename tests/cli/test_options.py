@@ -12,14 +12,18 @@ CLIENTS = {
     "rping": ["rping", "-c", "-a", "::1"],
     "perf": ["perf", "write"],
     "demo": ["demo"],
+    "perftest": ["perftest", "ib_write_bw", "::1"],
     "nfs ls": ["nfs", "ls", "nfs+rdma://host/"],
     "nfs put": ["nfs", "put", "/", "nfs+rdma://host/"],
 }
 SERVERS = {
     "rping": ["rping", "-s"],
     "perf": ["perf", "write", "-s"],
+    "perftest": ["perftest", "ib_write_bw"],
     "nfs": ["nfs", "serve", "/"],
 }
+SECONDS = {"demo": 60.0, "perftest": 120.0}
+"""Of commands whose timeout is not 10 s."""
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,7 @@ def test_every_command_that_connects_has_all_options(command):
     )
     assert startup_options(parsed([*CLIENTS[command], "--peer-to-peer"])).peer_to_peer
     told = startup_options(parsed(CLIENTS[command]))
-    assert told == StartupOptions(timeout=60.0 if command == "demo" else 10.0)
+    assert told == StartupOptions(timeout=SECONDS.get(command, 10.0))
 
 
 @pytest.mark.parametrize("command", SERVERS)

@@ -39,6 +39,8 @@ pytestmark = pytest.mark.usefixtures("compiled_device")
         (["ib_write_bw", "--timeout", "0"], "timeout is 0; allowed: above 0 to 86400 s"),
         (["ib_write_bw", "--timeout", "nan"], "timeout is nan; allowed"),
         (["ib_write_bw", "host", "--source_ip", "::"], "--source_ip at the client; allowed: at"),
+        (["ib_write_bw", "--revision", "1"], "--revision without HOST; allowed: at the client"),
+        (["ib_write_lat", "h", "--revision", "1"], "--revision 1 with ib_write_lat, whose client"),
         (["ib_write_bw", "-x", "3"], "unrecognized arguments: -x"),
     ],
 )
@@ -59,7 +61,9 @@ def test_bad_options_are_one_line_and_status_2(arguments, message, capsys):
         (["ib_send_lat", "h"], {"size": 2, "iters": 1000, "tx_depth": 50, "host": "h"}),
         (["ib_read_bw", "-R", "-s", "4K", "-n", "7", "-o", "3"], {"size": 4096, "outs": 3}),
         (["ib_read_bw", "--size", "2M", "--tx-depth", "9"], {"size": 1 << 21, "tx_depth": 9}),
-        (["ib_write_lat", "--no-peer-to-peer"], {"peer_to_peer": False}),
+        (["ib_write_lat", "h", "--no-peer-to-peer"], {"peer_to_peer": False}),
+        (["ib_read_bw", "h", "--no-crc", "--revision", "1"], {"crc": False, "revision": 1}),
+        (["ib_read_bw", "--markers"], {"crc": True, "markers": True, "revision": 2}),
         (["ib_write_lat"], {"peer_to_peer": None, "timeout": 120.0, "rx_depth": 512}),
     ],
 )

@@ -6,6 +6,7 @@ Writes build/interop.json. The exit status is 1 if a case that is planned failed
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,15 +20,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stagecoach.hw.cache import CacheError
 from stagecoach.hw.files import BadResults, read_results, write_results, write_whole
+from stagecoach.sim.build import BuildError, build_device, build_nic
+from stagecoach.sim.build_report import told
 from tools.interop.errors import InteropError
 from tools.interop.guest import QEMU, Guest
 from tools.interop.image import Image, image
 from tools.interop.judge import PASSED, RETRIES, Boot, Judge, Row
+from tools.interop.lab import GATEWARE
 from tools.interop.messages import PORT as MESSAGES_PORT
 from tools.interop.nfs import MOUNT_PORT, SERVER_PORT
 from tools.interop.packages import run
 from tools.interop.perftest import PORT as PERFTEST_PORT
-from tools.interop.plan import plan, selected
+from tools.interop.plan import Case, plan, selected
 from tools.interop.report import Run, page
 from tools.interop.rping import PORT as RPING_PORT
 
@@ -53,11 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(case.label for case in cases))
         return 0
+    # A shell that starts this in the background has it ignore Ctrl-C, which is how commands of
+    # `stagecoach` are ended: they would, too, and each would be killed after a while.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if options.document:
             return _document()
-        found, versions = _prepare()
-    except (InteropError, CacheError, BadResults) as error:
+        found, versions = _prepare(cases)
+    except (InteropError, CacheError, BadResults, BuildError) as error:
         print(f"interop: {error}", file=sys.stderr)
         return 2
     today = f"{datetime.now(UTC):%d %B %Y}".lstrip("0")
@@ -78,10 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(ran.failures))
 
 
-def _prepare() -> tuple[Image, dict[str, str]]:
-    """The image, and the versions of the peer."""
+def _prepare(cases: Sequence[Case]) -> tuple[Image, dict[str, str]]:
+    """The image, and the versions of the peer. Devices are built: no case has to wait for that."""
     printed = run(QEMU, "--version")
     found = image(lambda step: print(f"interop: {step}", file=sys.stderr, flush=True))
+    with told(None) as report:
+        build_device(progress=report)
+        if any(case.way.transport == GATEWARE for case in cases):
+            build_nic(progress=report)
     return found, found.versions | {"qemu": printed.split()[3]}
 
 
@@ -131,9 +142,9 @@ def _run(ran: Run, found: Image, results: Path | None) -> None:
 
 
 def _booter(found: Image, folder: Path) -> Boot:
-    def boot() -> Guest:
+    def boot(joins: Path | None) -> Guest:
         place = Path(tempfile.mkdtemp(dir=folder))
-        return Guest.boot(found, place, _PORTS)
+        return Guest.boot(found, place, _PORTS, joins)
 
     return boot
 

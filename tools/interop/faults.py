@@ -17,12 +17,12 @@ from stagecoach.sim.capture.decode import decode_file
 from stagecoach.sim.capture.decode_json import as_json
 from stagecoach.sim.capture.file import read_packets
 from stagecoach.sim.capture.packets import FLAG_FIN, FLAG_RST, Segment, tcp_segments
-from tools.interop.guest import ADDRESS, USER_ADDRESS
+from tools.interop.guest import ADDRESSES, USER_ADDRESS
 
 ACCEPT_RACE = "siw did not look at the first FPDU after its MPA Reply"
 SPLIT_TRAILER = "siw found a wrong CRC in an FPDU whose CRC is right"
 
-_LINUX = (ADDRESS, USER_ADDRESS)
+_LINUX = (*ADDRESSES, USER_ADDRESS)
 _MPA_CRC = "2/0/02"
 _RACE_NS = 1_000_000_000
 """For which the connection has to stand still, to be told from a program that ends."""

@@ -2,8 +2,9 @@
 
 QEMU emulates the processor; neither KVM nor root is needed. The guest has two Ethernet interfaces,
 and siw on both: 10.0.2.15 on QEMU's user network, by which it reaches TCP sockets of this machine
-at 10.0.2.2; and 192.0.2.2 on a Unix socket with the frames, the wire of a device with a network of
-its own. Their offloads are off: every frame on the wire is whole and has its checksums.
+at 10.0.2.2; and 192.0.2.2 on the wire of devices with networks of their own. That one goes to a hub
+of QEMU, whose other ports are Unix sockets with the frames: each takes a device or another guest.
+Offloads are off: every frame on the wire is whole and has its checksums.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import json
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Self
@@ -25,8 +26,10 @@ HOST = "10.0.2.2"
 """This machine, as the guest sees it on the user network."""
 USER_ADDRESS = "10.0.2.15"
 """The guest's on the user network."""
-ADDRESS = "192.0.2.2"
-"""The guest's on the wire."""
+ADDRESSES = ("192.0.2.2", "192.0.2.3")
+"""On the wire: the guest's, and that of one that has joined it."""
+PORTS = 4
+"""Of the hub, for devices and another guest."""
 _LINE = re.compile(r"(?P<number>\d+)(\|(?P<line>.*)|=(?P<status>\d+))")
 """What init.sh says of a command: a line that it printed, or its exit status."""
 _BOOT_SECONDS = 300.0
@@ -56,10 +59,17 @@ class Guest:
     ----------
     image: to boot. folder: for its sockets, console and captures; its path is short.
     ports: TCP ports of the guest that the machine is to reach; `forwarded` says where.
+    joins: a port of the hub of another guest, in place of a hub.
+
+    Attributes
+    ----------
+    wires: ports of the hub.
     """
 
-    def __init__(self, image: Image, folder: Path, ports: tuple[int, ...] = ()):
-        self.wire = folder / "wire"
+    def __init__(
+        self, image: Image, folder: Path, ports: tuple[int, ...] = (), joins: Path | None = None
+    ):
+        self.wires = [] if joins else [folder / f"wire{number}" for number in range(PORTS)]
         self.console = folder / "console.log"
         self._folder = folder
         self._numbers = iter(range(1, 1 << 30))
@@ -69,7 +79,7 @@ class Guest:
         self.forwarded = dict(zip(ports, _free_ports(len(ports)), strict=True))
         with _listener(folder / "control") as control, _listener(folder / "monitor") as monitor:
             self._process = subprocess.Popen(
-                _command(image, folder, self.forwarded),
+                _command(image, folder, self.forwarded, self.wires, joins),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=(folder / "qemu.log").open("wb"),
@@ -85,9 +95,11 @@ class Guest:
         Thread(target=self._follow, name="guest", daemon=True).start()
 
     @classmethod
-    def boot(cls, image: Image, folder: Path, ports: tuple[int, ...] = ()) -> Self:
+    def boot(
+        cls, image: Image, folder: Path, ports: tuple[int, ...] = (), joins: Path | None = None
+    ) -> Self:
         """A guest that is ready. Raises `InteropError`."""
-        guest = cls(image, folder, ports)
+        guest = cls(image, folder, ports, joins)
         try:
             guest.await_ready()
         except BaseException:
@@ -212,20 +224,44 @@ def _free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def _command(image: Image, folder: Path, forwarded: dict[int, int]) -> list[str]:
+def _command(
+    image: Image,
+    folder: Path,
+    forwarded: dict[int, int],
+    wires: Sequence[Path],
+    joins: Path | None,
+) -> list[str]:
     """QEMU's command line."""
     forwards = "".join(
         f",hostfwd=tcp:127.0.0.1:{here}-:{there}" for there, here in forwarded.items()
     )
     offloads = "".join(f",{name}=off" for name in _OFFLOADS)
+    number = 0 if joins is None else 1
     command = [QEMU, "-nodefaults", "-no-user-config", "-display", "none"]
     command += ["-machine", "pc,accel=tcg", "-cpu", "max,la57=off", "-m", str(_MIB)]
     command += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs)]
-    command += ["-append", _KERNEL_LINE, "-qmp", f"unix:{folder / 'monitor'}"]
+    # What is not the kernel's is in the environment of init.sh.
+    command += ["-append", f"{_KERNEL_LINE} WIRE_ADDRESS={ADDRESSES[number]}"]
+    command += ["-qmp", f"unix:{folder / 'monitor'}"]
     command += ["-serial", f"file:{folder / 'console.log'}"]
     command += ["-serial", f"unix:{folder / 'control'}"]
     command += ["-netdev", f"user,id=user{forwards}"]
-    command += ["-netdev", f"stream,id=wire,server=on,addr.type=unix,addr.path={folder / 'wire'}"]
-    for name in ("user", "wire"):
-        command += ["-device", f"virtio-net-pci,netdev={name},romfile={offloads}"]
+    command += _hub(wires) if joins is None else ["-netdev", _stream("wire", joins, listens=False)]
+    for card, name in enumerate(("user", "wire")):
+        mac = f"mac=52:54:00:00:{number:02}:{card:02}"
+        command += ["-device", f"virtio-net-pci,netdev={name},{mac},romfile={offloads}"]
     return command
+
+
+def _hub(wires: Sequence[Path]) -> list[str]:
+    """Options of QEMU for a wire to a hub with ports."""
+    options = ["-netdev", "hubport,id=wire,hubid=0"]
+    for number, path in enumerate(wires):
+        options += ["-netdev", _stream(f"socket{number}", path, listens=True)]
+        options += ["-netdev", f"hubport,id=port{number},hubid=0,netdev=socket{number}"]
+    return options
+
+
+def _stream(name: str, path: Path, *, listens: bool) -> str:
+    server = "on" if listens else "off"
+    return f"stream,id={name},server={server},addr.type=unix,addr.path={path}"

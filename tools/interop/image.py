@@ -43,6 +43,7 @@ PROGRAMS = (
     "rpc.nfsd",
     "rpcbind",
     "rping",
+    "ucmatose",
 )
 _LIBRARY_FOLDERS = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 _PROGRAM_FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin")

@@ -17,7 +17,7 @@ done
 ip link set lo up
 printf '%s\n' root:x:0:0::/:/bin/sh _rpc:x:101:65534::/run:/bin/false >/etc/passwd
 ip address add 10.0.2.15/24 dev eth0
-ip address add 192.0.2.2/24 dev eth1
+ip address add "$WIRE_ADDRESS/24" dev eth1
 for number in 0 1; do
     ip link set "eth$number" up
     rdma link add "siw$number" type siw netdev "eth$number"

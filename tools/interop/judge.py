@@ -28,7 +28,7 @@ class Row:
     capture: Path | None = None
 
 
-Boot = Callable[[], Guest]
+Boot = Callable[[Path | None], Guest]
 Report = Callable[[Row], None]
 
 
@@ -37,7 +37,8 @@ class Judge:
 
     Parameters
     ----------
-    boot: a guest. folder: in which commands run. kept: folder for captures of cases that fail.
+    boot: a guest, which may join a port of the hub of another one. folder: in which commands run.
+    kept: folder for captures of cases that fail.
     """
 
     def __init__(self, boot: Boot, folder: Path, kept: Path):
@@ -65,7 +66,7 @@ class Judge:
             self._lose()
 
     def _once(self, case: Case, number: int) -> Row:
-        guest = self._guest = self._guest or self._boot()
+        guest = self._guest = self._guest or self._boot(None)
         lab = Lab(guest, case.way, self._folder, self._boot, seed=number)
         capture = self._kept / f"{number:03}.pcap"
         begun = monotonic()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.interop import host
-from tools.interop.guest import ADDRESS, HOST, Guest
+from tools.interop.guest import ADDRESSES, HOST, Guest
 from tools.interop.job import Job
 
 SOCKETS = "host's TCP"
@@ -15,13 +15,19 @@ SOCKETS = "host's TCP"
 OWN = "device's TCP"
 """Transport: the device has its own network, and the wire goes to the guest."""
 
-_OURS = "192.0.2.1"
+GATEWARE = "device's TCP in gateware"
+"""The same, with the TCP engine in gateware in place of the reference TCP."""
+
+_TCP = {OWN: "reference", GATEWARE: "engine"}
+
+_OURS = ("192.0.2.1", "192.0.2.11", "192.0.2.12", "192.0.2.13")
+"""Of devices on the wire."""
 _PARAMETERS = "/sys/module/siw/parameters"
 
 
 @dataclass(frozen=True)
 class Way:
-    """How device and guest reach each other: `SOCKETS` or `OWN`; for `OWN`, how much is lost."""
+    """How device and guest reach each other; on a wire, how much is lost."""
 
     transport: str
     loss: float = 0.0
@@ -31,25 +37,26 @@ class Way:
 class Lab:
     """A guest, a way to it, and a folder in which commands run.
 
-    boot: another guest, which who calls it closes. seed: of what the wire loses.
+    boot: another guest, which who calls it closes; it joins a port of a hub. seed: of what the
+    wire loses.
     """
 
     guest: Guest
     way: Way
     folder: Path
-    boot: Callable[[], Guest]
+    boot: Callable[[Path], Guest]
     seed: int = 1
 
     @property
     def here(self) -> str:
         """The address of this end, as the guest has it."""
-        return HOST if self.way.transport == SOCKETS else _OURS
+        return HOST if self.way.transport == SOCKETS else _OURS[0]
 
     def there(self, port: int) -> tuple[str, int]:
         """Address and port of a server in the guest, as this end has them."""
-        if self.way.transport == OWN:
-            return ADDRESS, port
-        return "127.0.0.1", self.guest.forwarded[port]
+        if self.way.transport == SOCKETS:
+            return "127.0.0.1", self.guest.forwarded[port]
+        return ADDRESSES[0], port
 
     @property
     def network(self) -> str:
@@ -62,15 +69,16 @@ class Lab:
         return "siw0" if self.way.transport == SOCKETS else "siw1"
 
     @contextmanager
-    def ours(self, *arguments: str, program: str = "") -> Iterator[Job]:
-        """A command of `stagecoach` with this end's device, which ends with the block.
+    def ours(self, *arguments: str, program: str = "", number: int = 0) -> Iterator[Job]:
+        """A command of `stagecoach` with a device of this end, which ends with the block.
 
-        program: another one of Python, which has `--device`, too.
+        program: another one of Python, which has `--device`, too. number: of the device.
         """
         device = []
-        if self.way.transport == OWN:
-            wire = f"sim://?wire=unix:{self.guest.wire}&ip={_OURS}/24"
-            device = ["--device", f"{wire}&loss={self.way.loss}&seed={self.seed}"]
+        if self.way.transport != SOCKETS:
+            wire = f"sim://?wire=unix:{self.guest.wires[number]}&ip={_OURS[number]}/24"
+            impaired = f"{wire}&loss={self.way.loss}&seed={self.seed}"
+            device = ["--device", f"{impaired}&tcp={_TCP[self.way.transport]}"]
         job = host.start(*arguments, *device, folder=self.folder, program=program)
         try:
             yield job

@@ -1,12 +1,12 @@
 """The cases that are planned, all of them named before one runs."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.interop import nfs
-from tools.interop.lab import OWN, SOCKETS, Lab, Way
-from tools.interop.messages import Messages
+from tools.interop.lab import GATEWARE, OWN, SOCKETS, Lab, Way
+from tools.interop.messages import Messages, RefusedUcmatose, Ucmatose
 from tools.interop.perftest import TOOLS, Perftest, RefusedWriteLat
 from tools.interop.rping import Rping, TwoGuests
 
@@ -43,7 +43,8 @@ class Case:
 
 def plan(*, full: bool) -> list[Case]:
     """The cases: those that are always run, or the full matrix."""
-    everything = [*_rping(), *_messages(), *_perftest(), *_nfs()]
+    everything = [*_rping(), *_messages(), *_ucmatose(), *_perftest(), *_nfs()]
+    everything += _gateware(everything)
     return [case for case in everything if full or not case.long]
 
 
@@ -62,12 +63,12 @@ def _rping() -> Iterator[Case]:
                 yield _pings(f"{who}, {name}", way, do)
     for serves, who in _SERVES.items():
         four = Rping(serves, 4000, clients=4)
-        yield _pings(f"{who}, four clients at once", Way(SOCKETS), four)
+        for way in (Way(SOCKETS), Way(OWN), Way(OWN, LOSS)):
+            yield _pings(f"{who}, four clients at once", way, four, long=serves and way.loss > 0)
     two = TwoGuests(4000)
-    yield Case("rping", "Linux is the client, two guests at once, two each", Way(SOCKETS), two)
-    four = Rping(False, 4000, clients=4)
-    for loss in (0.0, LOSS):
-        yield _pings(f"{_SERVES[False]}, four clients at once", Way(OWN, loss), four)
+    for way in (Way(SOCKETS), Way(OWN), Way(OWN, LOSS)):
+        name = f"{_SERVES[False]}, two guests at once, two each"
+        yield Case("rping", name, way, two, long=way != Way(OWN))
 
 
 def _pings(name: str, way: Way, do: Rping, long: bool = False) -> Case:
@@ -92,6 +93,17 @@ def _messages() -> Iterator[Case]:
             for way in (Way(SOCKETS), Way(OWN)):
                 long = way.transport == OWN and revision == 1
                 yield Case(program, f"a Send each way, MPA revision {revision}", way, do, long)
+
+
+def _ucmatose() -> Iterator[Case]:
+    for serves, who in _SERVES.items():
+        do = Ucmatose(serves)
+        count = f"{do.connections} connections, {do.messages} Sends each way"
+        for way in (Way(SOCKETS), Way(OWN), Way(OWN, LOSS)):
+            name = f"{who}, {count}, peer-to-peer"
+            yield Case("ucmatose", name, way, do, way.loss > 0, do.check)
+    refused = f"{_SERVES[False]}, refused without peer-to-peer"
+    yield Case("ucmatose", refused, Way(SOCKETS), RefusedUcmatose())
 
 
 def _perftest() -> Iterator[Case]:
@@ -134,6 +146,22 @@ def _nfs() -> Iterator[Case]:
         yield Case("nfs", f"{who}, server restart in the middle", way, nfs.ServerRestart(), long)
     copied = f"{_SERVES[True]}, a folder copied there and back, and removed"
     yield Case("nfs", copied, Way(SOCKETS), nfs.KernelServer())
+
+
+_SHORT_IN_GATEWARE = ("4,000 bytes, CRC on", "names and links")
+
+
+def _gateware(cases: Sequence[Case]) -> list[Case]:
+    """What is always run over the device's TCP, over the engine in gateware: some of it always."""
+    return [
+        replace(
+            case,
+            way=replace(case.way, transport=GATEWARE),
+            long=not any(text in case.name for text in _SHORT_IN_GATEWARE),
+        )
+        for case in cases
+        if case.way.transport == OWN and not case.long
+    ]
 
 
 def selected(cases: Iterable[Case], text: str) -> list[Case]:

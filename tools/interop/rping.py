@@ -63,9 +63,9 @@ class Rping:
         arguments = ("-c", "-d", "-a", address, "-p", str(port), *sizes, "-V", *self.options)
         with lab.their_server(command, PORT) as server, ExitStack() as stack:
             clients = []
-            for _ in range(self.clients):
+            for number in range(self.clients):
                 # rping keeps one connection that asks, and loses the others.
-                client = stack.enter_context(lab.ours("rping", *arguments))
+                client = stack.enter_context(lab.ours("rping", *arguments, number=number))
                 client.wait_for("connected to")
                 clients.append(client)
             for client in clients:
@@ -98,7 +98,7 @@ class TwoGuests:
         """Raises `JobError` if an end fails."""
         options = ("-s", "-d", "-P", "-p", "0", "-S", str(self.size))
         with (
-            closing(lab.boot()) as other,
+            closing(lab.boot(lab.guest.wires[-1])) as other,
             lab.ours("rping", *options) as server,
             ExitStack() as stack,
         ):

@@ -13,6 +13,7 @@ from stagecoach.host_driver import (
     Context,
     ListenerClosed,
     StartupError,
+    StartupOptions,
     StartupStep,
     StartupTimeout,
     WaitTimeout,
@@ -60,6 +61,7 @@ class Settings:
     timeout: seconds without anything from the peer, after which it is given up.
     peer_to_peer: whether the client of the test asks for an RTR frame (RFC 6581, 9.2); only where
         the server begins if not given.
+    crc, markers, revision: of MPA startup of both connections, as in `StartupOptions`.
     """
 
     tool: Tool
@@ -74,6 +76,19 @@ class Settings:
     outs: int | None = None
     timeout: float = DEFAULT_PATIENCE
     peer_to_peer: bool | None = None
+    crc: bool = True
+    markers: bool = False
+    revision: int = StartupOptions.revision
+
+    def startup(self, *, peer_to_peer: bool = False) -> StartupOptions:
+        """What this end asks for in MPA startup of a connection."""
+        return StartupOptions(
+            crc=self.crc,
+            markers=self.markers,
+            revision=self.revision,
+            peer_to_peer=peer_to_peer,
+            timeout=self.timeout,
+        )
 
     @property
     def depth(self) -> int:
@@ -108,7 +123,8 @@ def ask(context: Context, settings: Settings, told: Told = lambda met: None) -> 
     `PeerClosed`, `WaitTimeout`, `StartupError`.
     """
     with _link(context, settings) as link:
-        connect(link.control, settings.host, settings.port, ord=0, ird=0, timeout=settings.timeout)
+        startup = settings.startup().connecting
+        connect(link.control, settings.host, settings.port, ord=0, ird=0, **startup)
         return _End(link, settings, client=True).run(lambda: _connect(link, settings), told)
 
 
@@ -128,7 +144,7 @@ def serve(
     with _link(context, settings) as link:
         with listen(context, settings.source_ip, settings.port) as listener:
             listening(listener.port)
-            peer = _accept_control(listener, link)
+            peer = _accept_control(listener, link, settings)
             return _End(link, settings, client=False).run(
                 lambda: _accept_data(listener, link, settings, peer), told
             )
@@ -231,6 +247,7 @@ def _reads(context: Context, settings: Settings) -> int:
 def _connect(link: Link, settings: Settings) -> None:
     reads = _reads(link.context, settings)
     asks = settings.peer_to_peer
+    startup = settings.startup(peer_to_peer=settings.tool.server_first if asks is None else asks)
     for left in reversed(range(_TRIES)):
         try:
             connect(
@@ -239,8 +256,7 @@ def _connect(link: Link, settings: Settings) -> None:
                 settings.port,
                 ord=reads,
                 ird=reads,
-                peer_to_peer=settings.tool.server_first if asks is None else asks,
-                timeout=settings.timeout,
+                **startup.connecting,
             )
             return
         except (ConnectionRejected, StartupTimeout):
@@ -251,13 +267,13 @@ def _connect(link: Link, settings: Settings) -> None:
             time.sleep(_TRY_SECONDS)
 
 
-def _accept_control(listener: ConnectionListener, link: Link) -> str:
+def _accept_control(listener: ConnectionListener, link: Link, settings: Settings) -> str:
     """Accepts the first client; returns its address."""
     while True:
         try:
             request = listener.get_request(_LISTEN_SECONDS)
             peer = request.peer_address[0]
-            request.accept(link.control, ord=0)
+            request.accept(link.control, ord=0, **settings.startup().accepting)
             return peer
         except ListenerClosed:
             raise
@@ -288,7 +304,7 @@ def _accept_data(listener: ConnectionListener, link: Link, settings: Settings, p
     _require_peer_to_peer(request, settings.tool)
     reads = _reads(link.context, settings)
     # A peer that may send Reads though it never will is none that is refused.
-    request.accept(link.data, ord=reads, ird=reads or None)
+    request.accept(link.data, ord=reads, ird=reads or None, **settings.startup().accepting)
 
 
 def _require_peer_to_peer(request: ConnectionRequest, tool: Tool) -> None:

@@ -84,12 +84,33 @@ def test_a_qemu_that_ends_at_once_is_quoted(tmp_path, monkeypatch):
         booted(tmp_path, monkeypatch, "import sys; sys.exit('no memory')")
 
 
-def test_offloads_of_both_interfaces_are_off(tmp_path):
+def command_of(tmp_path, joins=None):
     image = Image(tmp_path / "vmlinuz", tmp_path / "initramfs", {})
-    command = guest._command(image, tmp_path, {7174: 40000})
+    wires = [tmp_path / "wire0", tmp_path / "wire1"] if joins is None else []
+    return guest._command(image, tmp_path, {7174: 40000}, wires, joins)
+
+
+def test_offloads_of_both_interfaces_are_off(tmp_path):
+    command = command_of(tmp_path)
     cards = [x for x in command if x.startswith("virtio-net-pci")]
     assert len(cards) == 2 and all("csum=off" in x and "guest_tso4=off" in x for x in cards)
     assert "user,id=user,hostfwd=tcp:127.0.0.1:40000-:7174" in command
+
+
+def test_a_wire_is_a_hub_with_ports_or_a_port_of_another_one(tmp_path):
+    first, second = command_of(tmp_path), command_of(tmp_path, tmp_path / "wire1")
+    for number in range(2):
+        path = tmp_path / f"wire{number}"
+        stream = f"stream,id=socket{number},server=on,addr.type=unix,addr.path={path}"
+        assert stream in first and f"hubport,id=port{number},hubid=0,netdev=socket{number}" in first
+    assert f"stream,id=wire,server=off,addr.type=unix,addr.path={tmp_path / 'wire1'}" in second
+    assert not any("hubport" in x for x in second)
+    differ = ("mac=", "WIRE_ADDRESS=")
+    told = [
+        {part for x in command for part in x.replace(",", " ").split() if part.startswith(differ)}
+        for command in (first, second)
+    ]
+    assert len(told[0]) == len(told[1]) == 3 and not told[0] & told[1]
 
 
 def test_a_job_ends_without_what_was_waited_for():

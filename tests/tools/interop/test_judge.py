@@ -1,6 +1,7 @@
 """What comes of cases: passed, failed, a fault of the peer that is tried again, not run."""
 
 import json
+import signal
 from contextlib import contextmanager
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from tools.interop import __main__ as command
 from tools.interop import judge as judging
 from tools.interop.errors import InteropError
+from tools.interop.image import Image
 from tools.interop.job import JobError
 from tools.interop.judge import FAILED, NOT_RUN, PASSED, PEER_FAULT, RETRIES, Judge, Row
-from tools.interop.lab import OWN, SOCKETS, Way
+from tools.interop.lab import GATEWARE, OWN, SOCKETS, Way
 from tools.interop.plan import Case, plan, selected
 from tools.interop.report import Run, page
 
@@ -55,7 +57,7 @@ def judged(tmp_path, monkeypatch):
         monkeypatch.setattr(judging, "known_fault", lambda capture: fault)
         guests, rows = [], []
 
-        def boot():
+        def boot(joins):
             guests.append(Linux())
             return guests[-1]
 
@@ -123,6 +125,8 @@ def test_the_plan_names_each_case_once_and_is_large_enough():
     assert len(usual) >= 60
     assert sum(each.way.transport == OWN for each in usual) >= 12
     assert {each.way.loss for each in usual} == {0.0, 0.001}
+    for cases in (usual, full):
+        assert {each.way.transport for each in cases} == {SOCKETS, OWN, GATEWARE}
     assert {each.subject for each in selected(usual, "nfs:")} == {"nfs"}
 
 
@@ -130,7 +134,7 @@ def test_without_a_guest_the_command_says_why(monkeypatch, capsys, tmp_path):
     results = tmp_path / "interop.json"
     monkeypatch.setattr(command, "RESULTS", results)
     monkeypatch.setattr(command, "_KEPT", tmp_path / "kept")
-    monkeypatch.setattr(command, "_prepare", lambda: (None, VERSIONS))
+    monkeypatch.setattr(command, "_prepare", lambda cases: (None, VERSIONS))
 
     def boot(*_):
         raise InteropError("qemu-system-x86_64 ended: no memory")
@@ -145,9 +149,33 @@ def test_without_a_guest_the_command_says_why(monkeypatch, capsys, tmp_path):
     assert "has no case that passed" in capsys.readouterr().err
 
 
+def test_commands_heed_ctrl_c_if_the_run_is_in_the_background(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "none.json")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert command.main(["--document"]) == 2
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_cases_are_listed_and_an_unknown_one_is_refused(capsys):
     assert command.main(["--list", "--case", "nfs: Linux is the client, O_DIRECT"]) == 0
     assert capsys.readouterr().out.count("\n") == 1
     with pytest.raises(SystemExit):
         command.main(["--case", "no such"])
     assert "no case has 'no such' in its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "built"), [("ib_send_lat", ["device"]), ("two guests", ["device", "nic"])]
+)
+def test_devices_are_built_before_a_case_runs(text, built, monkeypatch):
+    seen = []
+    monkeypatch.setattr(command, "run", lambda *_: "QEMU emulator version 7.2.22")
+    monkeypatch.setattr(command, "image", lambda tell: Image(None, None, {"linux": "6.1"}))
+    monkeypatch.setattr(command, "build_device", lambda progress: seen.append("device"))
+    monkeypatch.setattr(command, "build_nic", lambda progress: seen.append("nic"))
+    cases = selected(plan(full=True), text)
+    assert command._prepare(cases)[1] == {"linux": "6.1", "qemu": "7.2.22"}
+    assert seen == built

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stagecoach.host_driver import QP
 from stagecoach.ulp.perftest import ends
 from stagecoach.ulp.perftest.ends import Met
 from stagecoach.ulp.perftest.results import Bandwidth, Latency
@@ -83,6 +84,28 @@ def test_completions_of_some_messages_stand_for_all(devices, cq_mod):
 def test_reads_under_way_are_told(devices, outs, told):
     _, _, met = run(devices, "ib_read_bw", size=64, iters=20, outs=outs)
     assert met.mine.out_reads == told
+
+
+@pytest.mark.parametrize(
+    ("tool", "options"),
+    [
+        ("ib_read_bw", {"crc": False, "markers": True, "revision": 1}),
+        ("ib_write_lat", {"crc": False}),
+        ("ib_send_bw", {"markers": True}),
+    ],
+)
+def test_both_connections_are_made_as_they_are_asked_for(devices, tool, options, monkeypatch):
+    made = []
+    connect = QP.connect
+
+    def record(qp, stream, **told):
+        connect(qp, stream, **told)
+        made.append((told["crc"], told["markers_tx"], told["markers_rx"]))
+
+    monkeypatch.setattr(QP, "connect", record)
+    run(devices, tool, size=5000, iters=6, **options)
+    markers = options.get("markers", False)
+    assert made == [(options.get("crc", True), markers, markers)] * 4
 
 
 def test_keys_are_drawn_anew(devices):
