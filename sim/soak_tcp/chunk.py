@@ -5,6 +5,7 @@ import faulthandler
 import os
 import random
 import traceback
+from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -162,6 +163,15 @@ class Pair:
         most = 2 * wire["corrupted"]  # a corrupted frame may be duplicated
         assert bad <= most, f"{bad} frames were bad, {wire['corrupted']} were corrupted"
 
+    def describe(self) -> Iterator[str]:
+        """What is known of connections and of the last frames, after a failure."""
+        for nic in self._nics:
+            yield f"{nic.address.text}: {nic.stack.counters}"
+            yield from map(str, nic.stack.connections())
+            for each in nic.network.frame_heads():
+                way = "sent" if each.sent else "came"
+                yield f"{each.time_us} us: {way}, {each.octets} octets, {each.head.hex()}"
+
     def count(self) -> None:
         """Take all counts into the report."""
         report = self.report
@@ -188,10 +198,14 @@ def run_chunk(seed: int, chunk: int, segments: int, library: Path | None = None)
     try:
         with Pair(rng, f"soak-{os.getpid()}-{seed}-{chunk}", library) as pair:
             report = pair.report
-            pair.run(segments)
-            pair.end()
+            try:
+                pair.run(segments)
+                pair.end()
+            except Exception:
+                report.failures.append("\n".join((traceback.format_exc(), *pair.describe())))
     except Exception:
-        report.failures.append(f"SEED={seed}, chunk {chunk}:\n{traceback.format_exc()}")
+        report.failures.append(traceback.format_exc())
+    report.failures = [f"SEED={seed}, chunk {chunk}:\n{text}" for text in report.failures]
     return report
 
 
