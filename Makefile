@@ -103,7 +103,7 @@ conformance: setup ## run the tests that name a requirement, write build/conform
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)
 
 # Without packetdrill it only says so, and needs nothing to build it.
-packetdrill: setup $(if $(PACKETDRILL)$(wildcard ../shared/third_party/packetdrill),$(STAMP)-packetdrill) ## run its scripts against the reference TCP (PACKETDRILL=path, PACKETDRILL_SHA256=)
+packetdrill: setup $(if $(PACKETDRILL)$(wildcard ../shared/third_party/packetdrill),$(STAMP)-packetdrill) ## run its scripts against the reference TCP and the engine (PACKETDRILL=path, PACKETDRILL_SHA256=)
 	$(BIN)/python -m tools.packetdrill $(if $(PACKETDRILL),"$(PACKETDRILL)") \
 		$(if $(PACKETDRILL_SHA256),--sha256 "$(PACKETDRILL_SHA256)")
 
