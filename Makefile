@@ -12,10 +12,12 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 # With 1, `make test-wheel` installs the lowest versions that pyproject.toml allows.
 LOWEST ?= 0
-# Mutated FPDUs of `make soak`, the seed that another run had, the address of a Dask scheduler.
+# Mutated FPDUs of `make soak`, the seed that another run of it or of `make soak-tcp` had, the address of a Dask scheduler.
 FPDUS ?= 1000000
 SEED ?=
 DASK ?=
+# Segments of `make soak-tcp`.
+SEGMENTS ?= 1000000
 # Mutants of `make mutate` that count.
 MUTANTS ?= 60
 # The board of `make bitstream` and `make program`.
@@ -48,7 +50,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak mutate conformance packetdrill interop nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
+.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak soak-tcp mutate conformance packetdrill interop nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -90,6 +92,9 @@ soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://h
 	$(BIN)/python -m stagecoach.sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED)) $(if $(DASK),--dask $(DASK))
 
+soak-tcp: setup ## two TCP engines in gateware on a bad wire (SEGMENTS=1000000, SEED=1, JOBS=2), write build/soak_tcp.json
+	$(BIN)/python -m stagecoach.sim.soak_tcp --segments $(SEGMENTS) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
+
 mutate: setup ## change the gateware at random points, see that tests notice (MUTANTS=60 SEED=1 JOBS=1)
 	$(BIN)/python -m tools.mutate --mutants $(MUTANTS) --seed $(or $(SEED),1) \
 		--jobs $(if $(filter command line environment,$(origin JOBS)),$(JOBS),1)
@@ -98,7 +103,7 @@ conformance: setup ## run the tests that name a requirement, write build/conform
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)
 
 # Without packetdrill it only says so, and needs nothing to build it.
-packetdrill: setup $(if $(PACKETDRILL)$(wildcard ../shared/third_party/packetdrill),$(STAMP)-packetdrill) ## run its scripts against the reference TCP (PACKETDRILL=path, PACKETDRILL_SHA256=)
+packetdrill: setup $(if $(PACKETDRILL)$(wildcard ../shared/third_party/packetdrill),$(STAMP)-packetdrill) ## run its scripts against the reference TCP and the engine (PACKETDRILL=path, PACKETDRILL_SHA256=)
 	$(BIN)/python -m tools.packetdrill $(if $(PACKETDRILL),"$(PACKETDRILL)") \
 		$(if $(PACKETDRILL_SHA256),--sha256 "$(PACKETDRILL_SHA256)")
 

@@ -187,12 +187,18 @@ class CycleTime:
     What happens depends on cycles alone, so that a run repeats exactly: devices run in turn,
     `PERIOD` cycles at a time, and only while all threads wait that were seen to wait before. While
     all devices rest, time jumps to when the next thing is due. A thread that does something else
-    for a fifth of a second, or has ended, is not waited for until it is seen again. Time stands
-    still while no thread of a program waits for anything, as long as one is seen every two
-    seconds. Timeouts are of this time.
+    for `patience`, or has ended, is not waited for until it is seen again. Time stands still while
+    no thread of a program waits for anything, as long as one is seen every two seconds. Timeouts
+    are of this time.
+
+    Parameters
+    ----------
+    patience: seconds of the wall's time, a fifth if `None`. A machine that does other things at
+        once may need more; but a thread that waits for another one elsewhere costs as much.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float | None = None) -> None:
+        self._patience = PATIENCE if patience is None else round(patience / NAP_SECONDS)
         self.lock = threading.Condition()
         self.clock = CycleClock()
         self._members: list[Member] = []
@@ -342,11 +348,10 @@ class CycleTime:
         self._running[waiter.thread] = 0
         self._expect(waiter.thread, waiter.server)
 
-    @staticmethod
-    def _lose_patience(threads: dict[threading.Thread, int]) -> None:
+    def _lose_patience(self, threads: dict[threading.Thread, int]) -> None:
         for thread in list(threads):
             threads[thread] += 1
-            if threads[thread] > PATIENCE or not thread.is_alive():
+            if threads[thread] > self._patience or not thread.is_alive():
                 del threads[thread]
 
     def _advance(self) -> None:

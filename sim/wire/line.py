@@ -1,6 +1,7 @@
 """One direction of a wire: when each frame arrives, and what arrives."""
 
 import heapq
+from collections import Counter
 
 from stagecoach.sim.wire.impairments import Direction, Impairments
 
@@ -14,9 +15,15 @@ class Line:
     directly after the first. A reordered frame arrives 1 to 4 of its own wire times and a half
     later, so that so many frames of its length, if they are sent without gaps, overtake it; its
     copy does not wait. A corrupted frame arrives with one bit wrong, in both copies.
+
+    Attributes
+    ----------
+    counts: frames that were sent, lost, duplicated, reordered, corrupted; a lost one is nothing
+        else.
     """
 
     def __init__(self, impairments: Impairments, direction: Direction) -> None:
+        self.counts: Counter[str] = Counter()
         self._impairments = impairments
         self._direction = direction
         self._delay_ps = impairments.delay_ps
@@ -32,8 +39,13 @@ class Line:
         self._number += 1
         wire_time = self._impairments.wire_time_ps(len(frame))
         end = self._occupy(wire_time, now_ps)
+        self.counts["sent"] += 1
         if fate.lost:
+            self.counts["lost"] += 1
             return
+        self.counts["duplicated"] += fate.duplicated
+        self.counts["reordered"] += bool(fate.late_frames)
+        self.counts["corrupted"] += fate.flipped is not None
         if fate.flipped is not None:
             frame = _with_flipped(frame, fate.flipped)
         late = wire_time * fate.late_frames + wire_time // 2 if fate.late_frames else 0

@@ -1,5 +1,6 @@
 """A simulated wire: an end that frames come from, impairments of both directions, a capture."""
 
+from collections import Counter
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -104,6 +105,11 @@ class Wire:
         """
         times = [line.next_arrival_ps for line in (self._tx, self._rx)]
         return min((time for time in times if time is not None), default=None)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What became of frames, as `Line` counts them, in both directions together."""
+        return self._tx.counts + self._rx.counts
 
     def send(self, frame: bytes) -> bool:
         """Sends a frame of the device. `False`, and the frame is not taken, while a millisecond of

@@ -20,6 +20,12 @@ MARKER = "requirement"
 NAMES = "conformance_names"
 """Where a worker of pytest-xdist leaves what its tests name."""
 
+ENGINE = "conformance_engine"
+"""The same of which tests are on the TCP engine in gateware."""
+
+ENGINE_FOLDERS = ("tests/tcp/", "tests/ip/", "tests/ethernet/")
+ENGINE_FIXTURE = "compiled_nic"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "conformance list")
@@ -51,6 +57,15 @@ def named_by(item: pytest.Item) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
+def is_on_engine(item: pytest.Item) -> bool:
+    """Whether a test is on the TCP engine in gateware, or on a part of it.
+
+    Tests of its blocks are in folders of their own; others ask for the compiled NIC.
+    """
+    fixtures = getattr(item, "fixturenames", ())
+    return item.nodeid.startswith(ENGINE_FOLDERS) or ENGINE_FIXTURE in fixtures
+
+
 class Conformance:
     """What this process knows: names where tests are collected, outcomes where they are reported.
 
@@ -65,6 +80,7 @@ class Conformance:
         self._select = bool(option.conformance) or self._strict
         self._report = self._select or bool(option.conformance_report)
         self._names: dict[str, list[str]] = {}  # test to rows
+        self._on_engine: set[str] = set()
         self._outcomes: dict[str, Outcome] = {}
         self._list: dict[str, Any] | None = None
 
@@ -101,6 +117,7 @@ class Conformance:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         self._names = {item.nodeid: named for item in items if (named := named_by(item))}
+        self._on_engine = {item.nodeid for item in items if is_on_engine(item)}
         if self._select:
             others = [item for item in items if item.nodeid not in self._names]
             config.hook.pytest_deselected(items=others)
@@ -117,7 +134,9 @@ class Conformance:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        self._names |= getattr(node, "workeroutput", {}).get(NAMES, {})
+        output = getattr(node, "workeroutput", {})
+        self._names |= output.get(NAMES, {})
+        self._on_engine |= set(output.get(ENGINE, ()))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
@@ -125,8 +144,11 @@ class Conformance:
         yield
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput[NAMES] = self._names
+            self._config.workeroutput[ENGINE] = sorted(self._on_engine & self._names.keys())
         elif self._report and not self._config.option.collectonly:
-            self._list = report.conformance_list(self._requirements, self._names, self._outcomes)
+            self._list = report.conformance_list(
+                self._requirements, self._names, self._outcomes, self._on_engine
+            )
             folder = Path(self._config.rootpath) / "build"
             report.write(self._list, self._requirements, folder)
             if self._strict and self._missing() and session.exitstatus == pytest.ExitCode.OK:
@@ -146,6 +168,13 @@ class Conformance:
                 f"{group.upper():3} {level:6} {count['total']:4} rows: {count['tested']} tested, "
                 f"{count['passed']} passed, {count['reviewed']} reviewed, "
                 f"{len(self._list[f'{prefix}_without_test'])} without a test"
+            )
+        for level, prefix in report.ENGINE_PREFIXES.items():
+            total, tested, passed = (
+                self._list[f"{prefix}_{key}"] for key in ("total", "tested", "passed")
+            )
+            terminalreporter.write_line(
+                f"TCP {level:6} {total:4} rows: {tested} tested, {passed} passed on the engine"
             )
         terminalreporter.write_line("build/conformance.html, build/conformance.json")
         if self._strict and self._missing():

@@ -3,7 +3,7 @@
 import html
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import Enum
 from pathlib import Path
 from string import Template
@@ -20,6 +20,11 @@ PREFIXES = {
     ("tcp", "SHOULD"): "tcp_shld",
 }
 """How the counts of a group and level of rows begin in `conformance.json`."""
+
+ENGINE_PREFIXES = {"MUST": "tcp_engine_must", "SHOULD": "tcp_engine_shld"}
+"""The same of rows of TCP/IP, by tests on the engine in gateware and on its blocks alone. What the
+driver does, such as opening, ARP and ICMP, is tested elsewhere.
+"""
 
 
 class Outcome(Enum):
@@ -54,13 +59,17 @@ def result_of_tests(outcomes: Sequence[Outcome]) -> Result:
 
 
 def conformance_list(
-    requirements: Requirements, names: Mapping[str, Sequence[str]], outcomes: Mapping[str, Outcome]
+    requirements: Requirements,
+    names: Mapping[str, Sequence[str]],
+    outcomes: Mapping[str, Outcome],
+    on_engine: Set[str] = frozenset(),
 ) -> dict[str, Any]:
     """The content of `conformance.json`.
 
     Parameters
     ----------
-    names: the ids that each test names. outcomes: of the tests that were run.
+    names: the ids that each test names. outcomes: of the tests that were run. on_engine: tests on
+    the TCP engine in gateware.
     """
     tests: dict[str, dict[str, Outcome]] = {id: {} for id in requirements.rows}
     for test, ids in sorted(names.items()):
@@ -91,6 +100,7 @@ def conformance_list(
                 "outside": row.outside,
                 "result": result.value,
                 "tests": {test: outcome.value for test, outcome in of_row.items()},
+                "on_engine": sorted(on_engine & of_row.keys()),
             }
         )
 
@@ -103,6 +113,12 @@ def conformance_list(
         found[f"{prefix}_not_passed"] = [
             row["id"] for row in of_level if row["tests"] and row["result"] != Result.PASSED.value
         ]
+    for level, prefix in ENGINE_PREFIXES.items():
+        of_level = [row for row in counted if (row["group"], row["level"]) == ("tcp", level)]
+        results = [_engine_result(row) for row in of_level]
+        found[f"{prefix}_total"] = len(of_level)
+        found[f"{prefix}_tested"] = sum(result is not None for result in results)
+        found[f"{prefix}_passed"] = results.count(Result.PASSED)
     for group, key in (("", "components"), ("tcp", "tcp_components")):
         of_group = [row for row in counted if row["group"] == group]
         found[key] = {
@@ -117,6 +133,12 @@ def conformance_list(
     found["outside"] = dict(Counter(row["outside"] for row in rows if row["outside"]))
     found["rows"] = rows
     return found
+
+
+def _engine_result(row: Mapping[str, Any]) -> Result | None:
+    """By the tests on the engine, `None` if there is none."""
+    outcomes = [Outcome(row["tests"][test]) for test in row["on_engine"]]
+    return result_of_tests(outcomes) if outcomes else None
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -143,6 +143,34 @@ def test_rows_of_tcp_are_counted_apart(project: pytest.Pytester):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+def test_rows_of_tcp_that_a_test_on_the_engine_names_are_counted_again(
+    project: pytest.Pytester, workers: int
+):
+    project.makepyfile(
+        """
+        import pytest
+        @pytest.fixture
+        def compiled_nic(): pass
+        @pytest.mark.requirement("TCP-MUST-2", "TCP-MUST-3", "TCP-MUST-4", "MPA-3-01")
+        def test_reference(): pass
+        @pytest.mark.requirement("TCP-MUST-2", "TCP-SHLD-2", "MPA-3-02")
+        def test_engine(compiled_nic): pass
+        @pytest.mark.requirement("TCP-MUST-3")
+        @pytest.mark.usefixtures("compiled_nic")
+        def test_red(): assert False
+        """
+    )
+    run(project, "--conformance", "-n", str(workers)).stdout.fnmatch_lines(
+        ["TCP MUST *2 tested, 1 passed on the engine"]
+    )
+    found = listed(project)
+    assert found["tcp_engine_must_total"] == found["tcp_must_total"]
+    assert (found["tcp_engine_must_tested"], found["tcp_engine_must_passed"]) == (2, 1)
+    assert (found["tcp_engine_shld_tested"], found["tcp_engine_shld_passed"]) == (1, 1)
+    assert (found["tcp_must_tested"], found["tcp_must_passed"]) == (3, 2)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
 def test_rows_without_a_test_are_an_error_only_if_that_is_asked_for(
     project: pytest.Pytester, workers: int
 ):

@@ -63,6 +63,7 @@ def test_it_says_what_it_is(pair):
     assert pair[0].network.maximum_connections == NIC_CONFIG.qps
 
 
+@pytest.mark.requirement("IP-1122-3.2.2.6-01", "ICMP-01")
 def test_echo(pair):
     here, there = pair
     assert here.stack.ping("192.0.2.2") > 0
@@ -95,6 +96,7 @@ def test_connections_tell_how_they_do(pair):
         assert status.info.smoothed_rtt_us is not None
 
 
+@pytest.mark.requirement("TCP-3.5.2-01", "TCP-3.5.3-01")
 def test_nobody_who_listens_refuses(pair):
     with pytest.raises(ConnectionRefused):
         pair[0].connect("192.0.2.2", 99, 10)
@@ -191,6 +193,7 @@ def test_small_segments(opened):
     transfer(nics)
 
 
+@pytest.mark.requirement("PMTUD-6.4-02")
 def test_a_smaller_path_reaches_the_device(opened):
     with joined(opened(CycleTime()), 20_000) as both:
         nic = both.here.nic
@@ -233,6 +236,7 @@ def test_many_connections_at_once(pair):
     there.context.close()
 
 
+@pytest.mark.requirement("TCP-MUST-20", "TCP-SHLD-11")
 def test_a_peer_that_is_silent_is_given_up(opened):
     """The wire is lost from one moment on; the connection times out after R2 of simulated time."""
     here, there = opened(CycleTime())

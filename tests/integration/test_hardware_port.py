@@ -106,6 +106,7 @@ def test_rings_fill_and_turn_in_both_directions(pair):
         stream.close()
 
 
+@pytest.mark.requirement("TCP-3.6-01")
 def test_what_comes_after_close_is_acknowledged_and_thrown_away(pair):
     with pair[1].listen("", 0) as listener:
         active, passive = streams(pair, listener)
@@ -118,6 +119,7 @@ def test_what_comes_after_close_is_acknowledged_and_thrown_away(pair):
     assert [nic.stack.counters["ended_closed"] for nic in pair] == [1, 1]
 
 
+@pytest.mark.requirement("TCP-MUST-12", "TCP-SHLD-3")
 def test_unread_octets_reset_the_connection(pair):
     with pair[1].listen("", 0) as listener:
         active, passive = streams(pair, listener)
@@ -129,6 +131,8 @@ def test_unread_octets_reset_the_connection(pair):
         settle(pair, listener)
 
 
+@pytest.mark.requirement("TCP-MUST-48", "TCP-MUST-49", "TCP-SHLD-21", "TCP-SHLD-22")
+@pytest.mark.requirement("IP-1122-3.2.1.6-01", "IP-1122-3.2.1.7-02")
 def test_dscp_and_ttl_change_in_all_frames(pair):
     with pair[1].listen("", 0) as listener:
         active, passive = streams(pair, listener)

@@ -25,7 +25,7 @@ from stagecoach.sim.cosim.streams import (
 from stagecoach.sim.model.tcp.checksum import ones_complement_sum
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import parameter, run_cocotb
-from tests.support.verdicts import Verdicts, each_check, simulate
+from tests.support.verdicts import Verdicts, each_check, shows, simulate
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.sent_frames import Connection, octets_of, read_by_scapy
 
@@ -156,6 +156,7 @@ async def begin(dut: Any) -> Bench:
     return bench
 
 
+@shows("TCP-MUST-2", "TCP-MUST-65", "TCP-3.1-02", "IPV4-3.1-02", "IPV4-3.1-03", "IP-1122-2.3.3-01")
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_segments_of_all_kinds(dut: Any) -> None:
     """With all lengths of payload up to some words, the longest, any flags, and SACK blocks."""

@@ -193,6 +193,8 @@ SEEN = (
 """What has to happen by chance."""
 
 
+@shows("TCP-MUST-34", "TCP-3.4-01", "TCP-3.10.7.4-01", "CC-3-01", "CC-3.1-08")
+@shows("RTO-3-01", "RTO-3-02")
 @cocotb.test(timeout_time=60, timeout_unit="ms")
 async def check_random_events_do_what_the_reference_does(dut: Any) -> None:
     """Rounds of a few connections at once; sequence numbers and time wrap."""
@@ -239,7 +241,8 @@ async def check_random_events_do_what_the_reference_does(dut: Any) -> None:
     assert not missing or bench.connections < LARGEST, (missing, seen)
 
 
-@shows("NR-3.2-01", "NR-3.2-02", "NR-3.2-05", "LT-2-01")
+@shows("NR-3.2-01", "NR-3.2-02", "NR-3.2-03", "NR-3.2-04", "NR-3.2-05", "LT-2-01")
+@shows("CC-3.1-07", "CC-3.2-08", "CC-3.2-10")
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_losses_are_recovered(dut: Any) -> None:
     """A wire that loses segments, and a peer that acknowledges each that comes."""
@@ -354,7 +357,7 @@ async def check_vectors(dut: Any) -> None:
             assert resend["armed"] == (step["max"] > step["una"]), where
 
 
-@shows("RTO-5.1-01", "RTO-5.5-01")
+@shows("RTO-5-01", "RTO-5.1-01", "RTO-5.5-01", "TCP-MUST-20", "TCP-SHLD-9", "TCP-SHLD-10")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_the_timeout_doubles_until_the_connection_is_given_up(dut: Any) -> None:
     """RFC 6298, 5.4 to 5.6; the driver hears of R1 once; time goes round."""
@@ -430,6 +433,7 @@ async def check_a_zero_window_is_probed(dut: Any) -> None:
     assert known.record.state is State.FIN_WAIT_2
 
 
+@shows("TCP-3.6-01", "TCP-3.4-02")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_both_ends_close(dut: Any) -> None:
     """The peer first, we first, and at once (RFC 9293, 3.6); FIN is sent again, and with data."""

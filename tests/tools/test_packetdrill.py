@@ -1,5 +1,6 @@
 """`make packetdrill` without packetdrill: its server, the excuses, the verdicts, archives."""
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -15,12 +16,14 @@ import pytest
 
 from stagecoach.sim.model.tcp.options import Options
 from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet, encode_packet
+from tests.support.compiled_nic import NIC_CONFIG, nic_library
 from tools.packetdrill import __main__ as command
 from tools.packetdrill import build, judge, scripts
+from tools.packetdrill.engine_world import CONFIG, EngineWorld
 from tools.packetdrill.scripts import Excuse, Outcome
 from tools.packetdrill.server import Server, serve
 from tools.packetdrill.trace import Recorder, Trace, read_traces
-from tools.packetdrill.world import LOCAL, REMOTE, START_US, World
+from tools.packetdrill.world import LOCAL, REMOTE, START_US, AnyWorld, World
 
 MAIN, OTHER = 0, 1
 PORT, PEER_PORT = 8080, 40000
@@ -31,8 +34,8 @@ LISTENER, FD = 5, 7
 class Client:
     """What packetdrill does: asks, and reads replies."""
 
-    def __init__(self) -> None:
-        self.server = Server(World(Recorder("test")))
+    def __init__(self, world: AnyWorld | None = None) -> None:
+        self.server = Server(world or World(Recorder("test")))
         self.iss = 0
 
     def ask(self, name, *numbers, octets=b"", thread=MAIN):
@@ -78,6 +81,29 @@ def decoded(reply):
 @pytest.fixture
 def client():
     return Client()
+
+
+@pytest.mark.usefixtures("compiled_nic")
+def test_the_engine_has_the_same_sockets():
+    assert CONFIG == NIC_CONFIG
+    with contextlib.closing(EngineWorld(Recorder("engine"), nic_library())) as world:
+        client = Client(world)
+        client.accept()
+        client.arrive(Flags.ACK | Flags.PSH, 1, 1, bytes(range(10)))
+        segment, _ = client.sniff()
+        assert (segment.acknowledgment, segment.payload) == (11, b"")
+        result, _, _, octets = client.ask("read", FD, 100)
+        assert (result, octets) == (10, bytes(range(10)))
+        assert client.result("write", FD, 3, octets=b"abc") == 3
+        segment, at = client.sniff()
+        assert segment.payload == b"abc"
+        assert at + START_US <= world.now
+        client.arrive(Flags.ACK, 11, 4)
+        assert client.result("close", FD) == 0
+        segment, _ = client.sniff()
+        assert Flags.FIN in segment.flags
+    sent = [words for _, words in world.recorder.trace.events if words.startswith(">")]
+    assert len(sent) == 4
 
 
 @pytest.fixture
@@ -327,6 +353,8 @@ def test_all_excuses_give_their_reason():
     excuses = scripts.read_excuses(scripts.EXCUSED.read_text())
     assert len(excuses) == 14
     assert all("RFC" in x.reason or "Linux" in x.reason for x in excuses.values())
+    on_engine = scripts.read_excuses(scripts.EXCUSED_ENGINE.read_text())
+    assert len(excuses | on_engine) == 18
 
 
 def test_script_is_changed_where_its_row_says():

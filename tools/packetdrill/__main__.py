@@ -8,16 +8,18 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from stagecoach.hw.files import write_results, write_whole
 from tools.packetdrill.build import ROOT, BuildError, build, source
-from tools.packetdrill.judge import EXCUSED, FAILED, PASSED, Verdict, judge
+from tools.packetdrill.engine_world import EngineWorld, library
+from tools.packetdrill.judge import EXCUSED, FAILED, PASSED, Runner, Verdict, judge
 from tools.packetdrill.scripts import EXCUSED as EXCUSED_FILE
-from tools.packetdrill.scripts import find, read_excuses, run
+from tools.packetdrill.scripts import EXCUSED_ENGINE, Excuse, find, read_excuses, run
 from tools.packetdrill.trace import read_traces
 
 RESULTS = ROOT / "build" / "packetdrill.json"
@@ -55,19 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = source(options.place or str(_DEFAULT), options.sha256)
         programs = build(folder)
         excuses = read_excuses(EXCUSED_FILE.read_text())
+        engine_excuses = read_excuses(EXCUSED_ENGINE.read_text())
     except (BuildError, ValueError) as error:
         print(f"packetdrill: {error}", file=sys.stderr)
         return 2
     scripts = find(folder)
-    verdicts: list[Verdict] = []
-    begun = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("packetdrill", total=len(scripts))
-        for verdict in judge(scripts, excuses, functools.partial(run, *programs)):
-            verdicts.append(verdict)
-            bar.update(task, advance=1, description=verdict.name)
-    write_results(RESULTS, summary := _summary(verdicts, time.monotonic() - begun))
+    verdicts, summary = _judged(scripts, excuses, functools.partial(run, *programs))
+    nic = library()
+    on_engine, of_engine = _judged(
+        scripts,
+        excuses | engine_excuses,
+        functools.partial(run, *programs, make_world=lambda recorder: EngineWorld(recorder, nic)),
+    )
+    write_results(RESULTS, {**summary, "engine": of_engine})
     failed = [v for v in verdicts if v.verdict == FAILED]
     for verdict in failed:
         print(f"FAILED {verdict.name}: {verdict.why}")
@@ -76,12 +78,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stale = _stale([v for v in verdicts if v.verdict != FAILED])
     for name in stale:
         print(f"FAILED {name}: its trace is not the one in {TRACES.relative_to(ROOT)} (--record)")
-    print(
-        "packetdrill: {scripts_total} scripts ran: {scripts_passed} passed, {scripts_excused} "
+    failed_on_engine = [v for v in on_engine if v.verdict == FAILED]
+    for verdict in failed_on_engine:
+        print(f"FAILED on the engine: {verdict.name}: {verdict.why}")
+    for name, counts in (("the reference TCP", summary), ("the engine", of_engine)):
+        print(f"packetdrill on {name}: {_counts(counts)}")
+    return int(bool(failed or stale or failed_on_engine))
+
+
+def _judged(
+    scripts: Mapping[str, Path], excuses: Mapping[str, Excuse], runner: Runner
+) -> tuple[list[Verdict], dict[str, object]]:
+    """The verdicts of all scripts, and their summary."""
+    verdicts: list[Verdict] = []
+    begun = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("packetdrill", total=len(scripts))
+        for verdict in judge(scripts, excuses, runner):
+            verdicts.append(verdict)
+            bar.update(task, advance=1, description=verdict.name)
+    return verdicts, _summary(verdicts, time.monotonic() - begun)
+
+
+def _counts(summary: Mapping[str, object]) -> str:
+    return (
+        "{scripts_total} scripts ran: {scripts_passed} passed, {scripts_excused} "
         "excused, of which {scripts_excused_passed_changed} pass without what they are excused "
         "for, {scripts_failed} failed; {segments_accepted} segments accepted".format_map(summary)
     )
-    return int(bool(failed or stale))
 
 
 def _summary(verdicts: Sequence[Verdict], seconds: float) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Scripts of packetdrill: where they are, which are excused, what running one gives."""
 
+import contextlib
 import os
 import re
 import socket
@@ -7,16 +8,18 @@ import subprocess
 import tempfile
 import threading
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.packetdrill.server import Server, serve
 from tools.packetdrill.trace import Recorder, Trace
-from tools.packetdrill.world import LOCAL, REMOTE, World
+from tools.packetdrill.world import LOCAL, REMOTE, AnyWorld, World
 
 EXCUSED = Path(__file__).with_name("excused.toml")
+EXCUSED_ENGINE = Path(__file__).with_name("excused_engine.toml")
 # Of one script, in seconds of the wall clock.
-_SECONDS = 30
+_SECONDS = 60
 _TIMESTAMPS = [
     (re.compile(r"sackOK,TS val \d+ ecr \d+"), "nop,nop,sackOK"),
     (re.compile(r"<nop,nop,TS val \d+ ecr \d+>"), ""),
@@ -97,9 +100,19 @@ def find(folder: Path) -> dict[str, Path]:
     return found
 
 
-def run(program: Path, shared_object: Path, name: str, text: str) -> Outcome:
+def run(
+    program: Path,
+    shared_object: Path,
+    name: str,
+    text: str,
+    make_world: Callable[[Recorder], AnyWorld] = World,
+) -> Outcome:
     """Run a script in simulated time."""
-    server = Server(World(Recorder(name)))
+    with contextlib.closing(make_world(Recorder(name))) as world:
+        return _run(program, shared_object, name, text, Server(world))
+
+
+def _run(program: Path, shared_object: Path, name: str, text: str, server: Server) -> Outcome:
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
     theirs = [pair[1].fileno() for pair in pairs]
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stagecoach.sim.model.tcp.state import StateError
 from tools.packetdrill.sockets import Reply, Sockets, WouldBlock
 from tools.packetdrill.trace import Trace
-from tools.packetdrill.world import World
+from tools.packetdrill.world import AnyWorld
 
 _REQUEST_OCTETS = 256 << 10
 # packetdrill's main thread, and the one that makes calls that block.
@@ -43,7 +43,7 @@ class _Call:
 class Server:
     """One packetdrill: a world, and what waits in it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AnyWorld) -> None:
         self.world = world
         self.sockets = Sockets(world)
         # How many segments packetdrill looked at; how many it had when it last went on to something

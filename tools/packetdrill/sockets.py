@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 from stagecoach.sim.model.tcp.connection import Connection
 from stagecoach.sim.model.tcp.host import Listener
 from stagecoach.sim.model.tcp.state import Cause, State
-from tools.packetdrill.world import World
+from tools.packetdrill.world import AnyWorld
 
 _POLLFD = struct.Struct("=ihh")
 _OPENING = (State.SYN_SENT, State.SYN_RECEIVED)
@@ -63,7 +63,7 @@ class Sockets:
     be made again later, whatever the descriptor's mode is.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AnyWorld) -> None:
         self._world = world
         self._table: dict[int, Socket] = {}
         self.calls: dict[str, Callable[..., Reply]] = {

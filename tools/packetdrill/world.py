@@ -3,6 +3,7 @@
 from collections import deque
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Interface
+from typing import Any, Protocol
 
 from stagecoach.sim.model.tcp.host import Host
 from stagecoach.sim.model.tcp.malformed import MalformedError
@@ -21,15 +22,42 @@ _KEY = bytes(range(16))
 _TIMEOUTS_MAX = 1000
 
 
+class AnyWorld(Protocol):
+    """What `Server` and `Sockets` need of a `World`."""
+
+    host: Any
+    recorder: Recorder
+    sent: deque[tuple[int, bytes]]
+
+    @property
+    def now(self) -> int: ...
+
+    def packet_arrives(self, octets: bytes) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def step(self, until: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class World:
     """Time in microseconds; it moves by ``step`` alone."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self.now = START_US
+        self._now = START_US
         self.host = Host(LOCAL, _KEY, SETTINGS)
         self.recorder = recorder
         # When each packet left that nobody looked at so far.
         self.sent: deque[tuple[int, bytes]] = deque()
+
+    @property
+    def now(self) -> int:
+        """The time."""
+        return self._now
+
+    def close(self) -> None:
+        """Nothing is left of it."""
 
     def packet_arrives(self, octets: bytes) -> None:
         """The peer's packet arrives now."""
@@ -50,7 +78,7 @@ class World:
     def step(self, until: int) -> None:
         """Go on to the next timeout, at most to ``until``."""
         deadline = self.host.next_deadline()
-        self.now = until if deadline is None else min(deadline, until)
+        self._now = until if deadline is None else min(deadline, until)
         self.settle()
 
     def _collect(self) -> None:

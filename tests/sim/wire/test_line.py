@@ -106,6 +106,19 @@ def test_one_bit_of_a_corrupted_frame_is_wrong():
         assert difference.bit_count() == 1
 
 
+def test_it_counts_what_it_did():
+    line = Line(Impairments(SOME, SOME, SOME, SOME), Direction.TX)
+    what = frames(200)
+    for frame in what:
+        line.push(frame, 0)
+    counts = line.counts
+    came = [frame for _, frame in arrivals(line)]
+    assert counts["sent"] == len(what)
+    assert len(came) == counts["sent"] - counts["lost"] + counts["duplicated"]
+    assert len({frame for frame in came if frame not in what}) == counts["corrupted"] > 0
+    assert 0 < counts["reordered"] < counts["sent"]
+
+
 @pytest.mark.parametrize("direction", Direction)
 def test_a_run_repeats_to_the_digit(direction):
     impairments = Impairments(SOME, SOME, SOME, SOME, delay_us=1, seed=11)

@@ -1,0 +1,1 @@
+"""Tests of stagecoach.sim.soak_tcp."""
