@@ -192,6 +192,7 @@ class RingReader(wiring.Component):
             read.addr.eq(leaving),
             ahead.there.eq(leaving != whole),
             ahead.word.eq(read.data),
+            read.en.eq(ahead.fetch),
             sums.i.valid.eq(checksum.done),
             sums.i.p.sum.eq(checksum.sum),
             sums.i.p.failed.eq(failed[-1]),
