@@ -5,7 +5,6 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
-from stagecoach.gateware.dma.gather import Gather
 from stagecoach.gateware.dma.lanes import lanes_below
 from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.host_memory import ReadClient
@@ -20,7 +19,7 @@ from stagecoach.gateware.tcp.layouts import (
     ring_masks,
     send_job,
 )
-from stagecoach.gateware.tcp.ring_pieces import RingPieces
+from stagecoach.gateware.tcp.ring_gather import RingGather
 from stagecoach.gateware.tcp.sequence import before
 
 SEGMENTS = 2
@@ -44,8 +43,8 @@ class RingReader(wiring.Component):
     says whose they were, in its place in the order. The job of a segment that will never be stored
     is dropped: who keeps the ring has told of that.
 
-    A job that reads nothing costs a cycle and leaves after 1; one of the ring costs 3, or 5 with
-    two commands. 4 cycles from such a job to its command; 9 from the last word of memory to the
+    A job that reads nothing costs a cycle and leaves after 1; one of the ring costs 3, or 4 with
+    two commands. 3 cycles from such a job to its command; 7 from the last word of memory to the
     job, if no other one waits before it; one word per cycle, in and out. If `o`, `words` or
     `failed` is not taken, words wait here, then in the read engine, and jobs where they are. While
     memory does not answer, or a segment is not stored, all jobs after it wait. Numbers are modulo
@@ -97,13 +96,11 @@ class RingReader(wiring.Component):
         m.submodules.rings = rings = memory.Memory(
             shape=RING, depth=self._config.qps, init=[], attrs=NO_COLLISION
         )
-        m.submodules.gather = gather = Gather(self._config)
+        m.submodules.gather = gather = RingGather(JOBS)
         m.submodules.jobs = jobs = PromptFifo(send_job(self._bits), JOBS)
-        m.submodules.pieces = pieces = RingPieces(self._config)
-        wiring.connect(m, pieces.o, gather.piece)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
         ring_write, ring_read = rings.write_port(), rings.read_port()
-        job, place = self.job.p, pieces.i.p
+        job, place = self.job.p, gather.i.p
 
         # Commands of the next job.
         end = Signal(32)
@@ -143,11 +140,11 @@ class RingReader(wiring.Component):
                     m.next = "TAKE"
                 with m.Elif(self.known & ~before(self.stored, end)):
                     m.next = "READ"
-            with m.State("READ"):  # until all pieces are taken
+            with m.State("READ"):  # until all commands are taken
                 m.d.comb += [
-                    pieces.i.valid.eq(self.job.valid & jobs.i.ready),
-                    jobs.i.valid.eq(pieces.i.ready),
-                    self.job.ready.eq(jobs.i.ready & pieces.i.ready),
+                    gather.i.valid.eq(self.job.valid & jobs.i.ready),
+                    jobs.i.valid.eq(gather.i.ready),
+                    self.job.ready.eq(jobs.i.ready & gather.i.ready),
                 ]
                 with m.If(self.job.ready):
                     m.next = "TAKE"
@@ -155,7 +152,7 @@ class RingReader(wiring.Component):
         self._keep(m, gather, jobs)
         return m
 
-    def _keep(self, m: Module, gather: Gather, jobs: PromptFifo) -> None:
+    def _keep(self, m: Module, gather: RingGather, jobs: PromptFifo) -> None:
         """Keep and sum what was read, and pass on the jobs that have theirs."""
         depth = 1 << self._place_bits
         # A word is fetched when its segment is whole, after it was written.
