@@ -9,6 +9,7 @@ from stagecoach.gateware.host_memory import ReadClient
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout, ring_masks
 from stagecoach.gateware.tcp.ring_gather import RingGather
+from stagecoach.gateware.tcp.sequence import less_than
 
 READS = 64
 """Requests of which words are waited for, behind the one whose words come."""
@@ -105,7 +106,7 @@ class LlpReceive(wiring.Component):
             with m.State("PLACE"):  # in the ring
                 m.d.sync += [
                     address.eq(row.ring + (number & mask)),
-                    wrapped.eq(Mux((end & mask) < request.octets, after, 0)),
+                    wrapped.eq(Mux(less_than(end & mask, request.octets), after, 0)),
                 ]
                 m.next = "READ"
             with m.State("READ"):  # until all commands are taken
