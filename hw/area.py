@@ -18,8 +18,8 @@ def by_block(
 
     What a block consists of is its own. Cells between blocks are left out: those of the device
     itself and of its streams, whose names have `__`. Of a block that is `opened`, such as
-    `receive.path`, the blocks within stand beside it, and cells between them are its own; signals with parts
-    have a row there, too. What follows `$` in a name is left out.
+    `receive.path`, the blocks within stand beside it, and cells between them are its own; signals
+    with parts have a row there, too. What follows `$` in a name is left out.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for parts, kind in _cells(netlist, device):
