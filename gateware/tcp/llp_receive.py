@@ -11,7 +11,7 @@ from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout, r
 from stagecoach.gateware.tcp.ring_gather import RingGather
 from stagecoach.gateware.tcp.sequence import less_than
 
-READS = 64
+READS = 32
 """Requests of which words are waited for, behind the one whose words come."""
 
 REQUESTS = READS + 4
@@ -28,7 +28,7 @@ class LlpReceive(wiring.Component):
 
     A request every 5 cycles, or 6 with two reads; 5 cycles from a request to its read command,
     2 from a word of memory to that of the answer; one word per cycle. While nobody takes answers or
-    `failed`, or memory does not answer, requests wait, once 64 are under way; releases do not. If
+    `failed`, or memory does not answer, requests wait, once 32 are under way; releases do not. If
     an octet could not be read, `failed` says whose, before the last word of that answer leaves.
 
     Parameters
