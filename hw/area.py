@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 from stagecoach.hw.placer.placement import top_module
@@ -10,16 +11,26 @@ LUT4 = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 """LUT4 of a cell after packing; the ends of a carry chain take about five more."""
 
 
-def by_block(netlist: Path, device: str = "device") -> dict[str, dict[str, int]]:
+def by_block(
+    netlist: Path, device: str = "device", opened: Collection[str] = ()
+) -> dict[str, dict[str, int]]:
     """`lut4`, `lut4_of_memories`, `ff` and `dp16kd` of each block of a device, largest first.
 
     What a block consists of is its own. Cells between blocks are left out: those of the device
-    itself and of its streams, whose names have `__`.
+    itself and of its streams, whose names have `__`. Of a block that is `opened`, such as
+    `receive.path`, the blocks within stand beside it, and cells between them are its own; signals
+    with parts have a row there, too. What follows `$` in a name is left out.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for parts, kind in _cells(netlist, device):
-        if len(parts) > 1 and "__" not in parts[0]:
-            counts[parts[0]][kind] += 1
+        if len(parts) < 2 or "__" in parts[0]:
+            continue
+        block = parts[0].partition("$")[0]
+        for part in parts[1:-1]:
+            if block not in opened or "__" in part:
+                break
+            block = f"{block}.{part.partition('$')[0]}"
+        counts[block][kind] += 1
     rows = {block: _row(cells) for block, cells in counts.items()}
     return dict(sorted(rows.items(), key=lambda row: -row[1]["lut4"]))
 

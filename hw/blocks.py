@@ -19,7 +19,7 @@ class NoSuchBlock(Exception):
     """A name that no block of the device has; the message lists what is allowed."""
 
 
-def _submodules(component: Any) -> dict[str, wiring.Component]:
+def submodules(component: Any) -> dict[str, wiring.Component]:
     """Named components that `component` is built of. Elaborates it, which can be done once."""
     module = component.elaborate(None)
     if not isinstance(module, Module):
@@ -33,7 +33,7 @@ def _submodules(component: Any) -> dict[str, wiring.Component]:
 
 def blocks(config: RnicConfig) -> dict[str, wiring.Component]:
     """The device's blocks by name."""
-    return _submodules(Rnic(config))
+    return submodules(Rnic(config))
 
 
 def find(config: RnicConfig, name: str) -> wiring.Component:
@@ -52,7 +52,7 @@ def find(config: RnicConfig, name: str) -> wiring.Component:
         return _outside(module, class_name)
     component = Rnic(config)
     for part in name.split("."):
-        parts = _submodules(component)
+        parts = submodules(component)
         if part not in parts:
             raise NoSuchBlock(f"block {part!r} of {name!r}; allowed: {', '.join(parts)}")
         component = parts[part]
@@ -76,6 +76,6 @@ def _outside(module: str, class_name: str) -> wiring.Component:
 
 def _walk(component: wiring.Component) -> Iterator[wiring.Component]:
     """All components below one; each is handed out before it is elaborated itself."""
-    for submodule in _submodules(component).values():
+    for submodule in submodules(component).values():
         yield submodule
         yield from _walk(submodule)

@@ -3,12 +3,13 @@
 The device (`make timing`): Fmax for each seed and the median, area, and the critical path in
 words, in `build/timing.json`; that of another `--config`, another `--device` or `--abc9` under a
 name of its own. `--engine-dummy`: with something of the size of a TCP engine at the LLP port, also
-under a name of its own. `--area`: only what the device and its blocks take, without placing it.
+under a name of its own. `--design`: the TCP engine alone, or the whole NIC, instead of the RNIC.
+`--area`: only what the device and its blocks take, without placing it.
 `--block` and `--blocks`: each block alone between registers, with the parameters that it has in
 the device, in `build/timing_blocks.json`.
 
-What the default device or one of its blocks takes beyond `budgets.toml`, or is slower, is shown in
-a line of its own; the exit status is 1 then.
+What the default of a design or one of its blocks takes beyond `budgets.toml`, or is slower, is
+shown in a line of its own; the exit status is 1 then.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.engine import TcpEngine
 from stagecoach.hw import blocks, budgets
 from stagecoach.hw.area import by_block, of_part
 from stagecoach.hw.boards.configs import SMALL
@@ -52,18 +55,40 @@ DEFAULT = "default"
 
 CONFIGS = {DEFAULT: RnicConfig(), "small": SMALL}
 
+RNIC = "rnic"
+"""The design that is measured unless another one is asked for."""
+
+DESIGNS: dict[str, Callable[[RnicConfig], wiring.Component]] = {
+    RNIC: Rnic,
+    "engine": TcpEngine,
+    "nic": RnicNic,
+}
+"""What may be measured: the RNIC, the TCP engine alone, and both with an Ethernet port."""
+
+_ENGINE = (
+    *("receive", "receive.front", "receive.path", "receive.path.processor"),
+    *("transmit", "transmit.processor", "transmit.processor.segment"),
+)
+OPENED = {
+    RNIC: (),
+    "engine": _ENGINE,
+    "nic": ("engine", *(f"engine.{name}" for name in _ENGINE)),
+}
+"""Blocks of which the blocks within are shown, too."""
+
 SAME_DEVICE = ("device", "speed_grade", "synthesis_options", "flow", "lut4", "ff", "dp16kd")
 """What two results have in common if their seeds are those of one netlist and one flow."""
 
 
-def entry(config: str, part: Part, options: str, dummy: bool = False) -> str:
+def entry(config: str, part: Part, options: str, dummy: bool = False, design: str = RNIC) -> str:
     """The name under which `build/timing.json` holds a configuration, part and flow.
 
-    `dummy`: beside the dummy of an engine.
+    `dummy`: beside the dummy of an engine. `design`: of `DESIGNS`.
     """
     names = [name for name, each in PARTS.items() if each == part != DEFAULT_PART]
     beside = ["engine_dummy"] if dummy else []
-    return "_".join([config, *names, *_flow(options), *beside])
+    other = [design] if design != RNIC else []
+    return "_".join([config, *names, *_flow(options), *beside, *other])
 
 
 def _flow(options: str) -> list[str]:
@@ -71,11 +96,11 @@ def _flow(options: str) -> list[str]:
 
 
 ENTRIES = [
-    entry(config, part, options, dummy)
+    entry(config, part, options, dummy, design)
     for config in CONFIGS
     for part in PARTS.values()
     for options in (SYNTHESIS_OPTIONS, "")
-    for dummy in (False, True)
+    for dummy, design in ((True, RNIC), *((False, design) for design in DESIGNS))
 ]
 
 
@@ -93,15 +118,16 @@ def measure(
     options: str,
     tell: Callable[[str], object],
     dummy: bool = False,
+    design: str = RNIC,
 ) -> dict:
     """Synthesizes, places all seeds, and returns what `build/timing.json` holds of a device.
 
     Without seeds nothing is placed, and there is only the area. `tell` is told what is being done.
     `dummy`: a dummy of an engine is at the LLP port. Raises `ToolError`, also if that is not as
-    large as it should be.
+    large as it should be. `design`: of `DESIGNS`.
     """
     tell("exporting RTLIL")
-    harness = Harness(RnicBesideDummy(config) if dummy else Rnic(config))
+    harness = Harness(RnicBesideDummy(config) if dummy else DESIGNS[design](config))
     text = export(harness, "rnic")
     tell("synthesizing with yosys")
     folder = synthesize(text, options)
@@ -127,7 +153,9 @@ def measure(
         "ff": used["TRELLIS_FF"],
         "ff_of_the_harness": harness.flip_flops,
         "dp16kd": used["DP16KD"],
-        "blocks": by_block(folder / "rnic.json", "device.rnic" if dummy else "device"),
+        "blocks": by_block(
+            folder / "rnic.json", "device.rnic" if dummy else "device", OPENED[design]
+        ),
     }
     if dummy:
         result["engine_dummy"] = of_dummy
@@ -273,6 +301,9 @@ def main() -> int:
     parser.add_argument(
         "--engine-dummy", action="store_true", help="beside a dummy of a TCP engine"
     )
+    parser.add_argument(
+        "--design", choices=DESIGNS, help="what is synthesized and placed (default: the RNIC)"
+    )
     parser.add_argument("--area", action="store_true", help="do not place the device")
     parser.add_argument("--blocks", action="store_true", help="place every block alone")
     arguments = parser.parse_args()
@@ -299,7 +330,8 @@ def main() -> int:
             return _show_excess(budgets.read().clock_excess(rows), console)
         part = PARTS[arguments.device] if arguments.device else DEFAULT_PART
         config = arguments.config or DEFAULT
-        name = entry(config, part, options, arguments.engine_dummy)
+        design = arguments.design or RNIC
+        name = entry(config, part, options, arguments.engine_dummy, design)
         if arguments.area:
             seeds = []
         else:
@@ -314,14 +346,13 @@ def main() -> int:
                 options,
                 lambda text: shown.update(task, description=text),
                 arguments.engine_dummy,
+                design,
             )
         _print_device(result, console)
         if not arguments.area:
             record(RESULT, name, result)
-        if name == DEFAULT:
-            kept = budgets.read()
-            excess = kept.device_excess(result) + kept.area_excess(result["blocks"])
-            return _show_excess(excess, console)
+        if name == entry(DEFAULT, DEFAULT_PART, SYNTHESIS_OPTIONS, design=design):
+            return _show_excess(budgets.read().excess(design, result), console)
     except (ToolError, CacheError, BadResults, blocks.NoSuchBlock) as error:
         print(f"timing: {error}", file=sys.stderr)
         return 1
@@ -343,8 +374,9 @@ def _refuse_ignored(parser: argparse.ArgumentParser, arguments: argparse.Namespa
         if value not in (None, False)
     ]
     for name, others in (
-        ("block", ("blocks", "area", "config", "device", "engine-dummy")),
-        ("blocks", ("area", "config", "device", "engine-dummy")),
+        ("block", ("blocks", "area", "config", "device", "engine-dummy", "design")),
+        ("blocks", ("area", "config", "device", "engine-dummy", "design")),
+        ("engine-dummy", ("design",)),
         ("area", ("seeds",)),
     ):
         for other in others:

@@ -1,6 +1,6 @@
 """How many frames had which fate."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,7 +12,8 @@ _FATES = 1 << FrameFate.as_shape().width
 class FrameCounters(wiring.Component):
     """Counts frames by fate, in LUT memory: one in each cycle, at most. Nothing waits.
 
-    `value` is the count of the `fate_read` of a cycle ago. Counts are modulo 2^32. After the reset
+    `value` is the count of the `fate_read` of the last cycle in which no frame ended: a frame is
+    counted through the one port by which counts are read. Counts are modulo 2^32. After the reset
     they are cleared, one in a cycle; a frame that comes in these 32 cycles is not counted.
 
     Members
@@ -29,16 +30,16 @@ class FrameCounters(wiring.Component):
         m = Module()
         m.submodules.counts = counts = memory.Memory(shape=32, depth=_FATES, init=[])
         write = counts.write_port()
-        old, shown = counts.read_port(domain="comb"), counts.read_port(domain="comb")
+        old = counts.read_port(domain="comb")
         clearing = Signal(init=1)
         m.d.comb += [
-            old.addr.eq(self.fate),
-            shown.addr.eq(self.fate_read),
+            old.addr.eq(Mux(self.valid, self.fate, self.fate_read)),
             write.addr.eq(self.fate),
             write.data.eq(old.data + 1),
             write.en.eq(self.valid),
         ]
-        m.d.sync += self.value.eq(shown.data)
+        with m.If(~self.valid):
+            m.d.sync += self.value.eq(old.data)
         cleared = Signal(range(_FATES))
         with m.If(clearing):
             m.d.comb += [write.addr.eq(cleared), write.data.eq(0), write.en.eq(1)]

@@ -90,6 +90,7 @@ class FrameStore(wiring.Component):
             ahead.there.eq(waiting != 0),
             fetch.eq(ahead.fetch),
             ahead.word.eq(read.data),
+            read.en.eq(fetch),
         ]
         with m.If(fetch):
             m.d.sync += read.addr.eq(read.addr + 1)

@@ -25,7 +25,7 @@ class SegmentSums(wiring.Component):
     i: words of frames. ip_good, tcp_good: the sum is all ones.
     """
 
-    LATENCY = 1 + Checksum.LATENCY
+    LATENCY = 2 + Checksum.LATENCY
 
     i: In(FrameBus())
     ip_good: Out(1)
@@ -66,10 +66,14 @@ class SegmentSums(wiring.Component):
         with m.Else():
             m.d.comb += of_tcp.eq(0xFF)
 
-        for block in (ip, tcp):
-            m.d.comb += [
+        # In registers, so that what chooses an octet is not worked out for each of its bits.
+        ip_lanes, tcp_lanes, tcp_word = Signal(8), Signal(8), Signal(64)
+        m.d.comb += tcp_word.eq(word.data)
+        for block, octets, lanes in ((ip, word.data, ip_lanes), (tcp, tcp_word, tcp_lanes)):
+            m.d.sync += [
                 block.valid.eq(valid),
-                block.word.eq(word.data),
+                block.word.eq(octets),
+                block.lanes.eq(lanes),
                 block.first.eq(word.first),
                 block.last.eq(word.last),
             ]
@@ -77,18 +81,18 @@ class SegmentSums(wiring.Component):
             with m.Case(0):
                 pass
             with m.Case(1):
-                m.d.comb += ip.lanes.eq(0b11000000)
+                m.d.comb += ip_lanes.eq(0b11000000)
             with m.Case(2):  # protocol
-                m.d.comb += [ip.lanes.eq(0xFF), tcp.lanes.eq(0b10000000)]
+                m.d.comb += [ip_lanes.eq(0xFF), tcp_lanes.eq(0b10000000)]
             with m.Case(3):  # checksum of the header, source, half of the destination
                 m.d.comb += [
-                    ip.lanes.eq(0xFF),
-                    tcp.lanes.eq(0xFF),
-                    tcp.word.eq(Cat(big_endian(length), word.data[16:])),
+                    ip_lanes.eq(0xFF),
+                    tcp_lanes.eq(0xFF),
+                    tcp_word.eq(Cat(big_endian(length), word.data[16:])),
                 ]
             with m.Case(4):  # the other half
-                m.d.comb += [ip.lanes.eq(of_header), tcp.lanes.eq(0b11 | (of_tcp & inside))]
+                m.d.comb += [ip_lanes.eq(of_header), tcp_lanes.eq(0b11 | (of_tcp & inside))]
             with m.Default():
-                m.d.comb += [ip.lanes.eq(of_header), tcp.lanes.eq(of_tcp & inside)]
+                m.d.comb += [ip_lanes.eq(of_header), tcp_lanes.eq(of_tcp & inside)]
         m.d.comb += [self.ip_good.eq(ip.sum == ALL_ONES), self.tcp_good.eq(tcp.sum == ALL_ONES)]
         return m

@@ -29,14 +29,18 @@ class Fence(wiring.Component):
     Parameters
     ----------
     stages: number of pairs of each stage.
-    count_bits: fewer than 2^`count_bits` items of a pair may be between begin and end.
+    count_bits: fewer than 2^`count_bits` items of a pair may be between begin and end; one number
+        for all pairs, or one for those of each stage.
     """
 
-    def __init__(self, stages: Sequence[int], count_bits: int = COUNT_BITS):
+    def __init__(self, stages: Sequence[int], count_bits: int | Sequence[int] = COUNT_BITS):
         if not stages or any(pairs < 1 for pairs in stages):
             raise ValueError(f"stages is {stages!r}; allowed: one or more numbers from 1")
         self._stages = tuple(stages)
-        self._count_bits = count_bits
+        bits = [count_bits] * len(stages) if isinstance(count_bits, int) else count_bits
+        if len(bits) != len(stages):
+            raise ValueError(f"count_bits is {count_bits!r}; allowed: one for each stage, or one")
+        self._count_bits = tuple(bits)
         members: dict[str, wiring.Member] = {"start": In(1), "busy": Out(1)}
         for number, pairs in enumerate(stages):
             members[f"begin_{number}"] = In(pairs)
@@ -56,7 +60,7 @@ class Fence(wiring.Component):
             mark, passed = getattr(self, f"mark_{number}"), [getattr(self, f"passed_{number}")]
             m.d.comb += mark.eq(take & (stage == number))
             for pair in range(pairs):
-                m.submodules[f"drain_{number}_{pair}"] = drain = Drain(self._count_bits)
+                m.submodules[f"drain_{number}_{pair}"] = drain = Drain(self._count_bits[number])
                 m.d.comb += [
                     drain.begin.eq(begin[pair]),
                     drain.end.eq(end[pair]),

@@ -4,20 +4,17 @@ from amaranth import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.stream.prompt_fifo import PromptFifo
-
-WORDS_AHEAD = 8
-"""Words between the memory and the reader; enough for one per cycle."""
-
-WORDS_MARGIN = 4
-"""Of them, those on their way that the FIFO's level does not show yet."""
+WORDS_AHEAD = 3
+"""Words between the memory and the reader."""
 
 
 class ReadAhead(wiring.Component):
     """Fetches words of a memory while there are some, and has them wait for their reader.
 
-    One word per cycle, 3 cycles from `fetch` to `o`. If the reader takes nothing, 8 words wait, or
-    fewer, and no more are fetched.
+    One word per cycle, 3 cycles from `fetch` to `o`. If the reader takes nothing, 3 words wait: at
+    `o`, in the register before it, and at the memory's output, which keeps what was fetched last.
+    So nothing is multiplexed: each place is loaded when the next one takes what it has, and
+    `o.ready` enables all three, and the memory's port.
 
     Parameters
     ----------
@@ -25,8 +22,10 @@ class ReadAhead(wiring.Component):
 
     Members
     -------
-    there: the caller has a word, at the address that the memory's port has. fetch: that is taken.
-    word: at the memory's port, a cycle later. o: the words, in order.
+    there: the caller has a word, at the address that the memory's port has. fetch: that is taken,
+        and enables the port.
+    word: at the memory's port, a cycle later, and until the next one is fetched. o: the words, in
+        order.
     """
 
     def __init__(self, shape: ShapeLike):
@@ -42,15 +41,21 @@ class ReadAhead(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.ahead = ahead = PromptFifo(self._shape, WORDS_AHEAD)
-        wiring.connect(m, wiring.flipped(self.o), ahead.o)
-        # Fetched, at the memory's output, in the register after it.
-        fetched, arrived = Signal(), Signal()
+        o = self.o
         word = Signal(self._shape)
+        fetched, arrived = Signal(), Signal()  # at the memory's output, in the register after it
+        moves, follows = Signal(), Signal()  # what is in the register, and at the output, goes on
         m.d.comb += [
-            self.fetch.eq(self.there & (ahead.level <= WORDS_AHEAD - 1 - WORDS_MARGIN)),
-            ahead.i.valid.eq(arrived),
-            ahead.i.payload.eq(word),
+            moves.eq(~o.valid | o.ready),
+            follows.eq(~arrived | moves),
+            self.fetch.eq(self.there & (~fetched | follows)),
         ]
-        m.d.sync += [fetched.eq(self.fetch), arrived.eq(fetched), word.eq(self.word)]
+        with m.If(moves):
+            m.d.sync += [o.valid.eq(arrived), o.payload.eq(word)]
+        with m.If(follows):
+            m.d.sync += [arrived.eq(fetched), word.eq(self.word)]
+        with m.If(self.fetch):
+            m.d.sync += fetched.eq(1)
+        with m.Elif(follows):
+            m.d.sync += fetched.eq(0)
         return m

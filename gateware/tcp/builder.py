@@ -8,6 +8,7 @@ from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.ip.checksum import big_endian, folded
 from stagecoach.gateware.ip.header import ETHERTYPE_IPV4, PROTOCOL_TCP
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.tcp.header import TCP_OCTETS
 from stagecoach.gateware.tcp.layouts import FLAGS, HEADERS_OCTETS, SendKind, send_job
 from stagecoach.gateware.tcp.ranges import ranges_layout
@@ -78,8 +79,8 @@ class Builder(wiring.Component):
 
     Members
     -------
-    write, connection, row, word: a pulse writes a row of a connection, at any time: what is sent
-        with one has it, or has what it was.
+    write, connection, row, word: a pulse writes a row of a connection, 2 cycles after the one
+        before at the earliest: what is sent with it has it, or has what it was.
     job: `sum` is that of the payload, and means nothing without. store, ring: words of payload,
         from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`. ask,
         ranges: as those of `SackBlocks`. frame: to `FrameOutput`.
@@ -109,7 +110,10 @@ class Builder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.rows = rows = memory.Memory(shape=64, depth=8 * self._connections, init=[])
+        # A row is not written while it is read.
+        m.submodules.rows = rows = memory.Memory(
+            shape=64, depth=8 * self._connections, init=[], attrs=NO_COLLISION
+        )
         m.submodules.blocks = blocks = SackBlocks(self._connections)
         wiring.connect(m, blocks.ask, wiring.flipped(self.ask))
         write, read = rows.write_port(), rows.read_port()
@@ -121,6 +125,16 @@ class Builder(wiring.Component):
         tell, told_read = told_table.write_port(), told_table.read_port(domain="comb")
         job = self.job.p
         flags = data.View(FLAGS, job.flags)
+        # Each row of a frame is read once, so what is to be written waits for a cycle at most.
+        reads, writes = Signal(), Signal()
+        with m.If(self.write):
+            m.d.sync += [
+                write.addr.eq(Cat(self.row, self.connection)),
+                write.data.eq(self.word),
+                writes.eq(1),
+            ]
+        with m.Elif(write.en):
+            m.d.sync += writes.eq(0)
 
         fields = Signal(HEADER_FIELDS)
         number, room = Signal(32), Signal(32)
@@ -130,10 +144,9 @@ class Builder(wiring.Component):
         window = Signal(16)
         row = Signal(3)
         m.d.comb += [
-            write.addr.eq(Cat(self.row, self.connection)),
-            write.data.eq(self.word),
-            write.en.eq(self.write),
+            write.en.eq(writes & ~(reads & (write.addr == read.addr))),
             read.addr.eq(Cat(row, job.connection)),
+            read.en.eq(reads),
             self.connection_read.eq(job.connection),
             told_read.addr.eq(job.connection),
             tell.addr.eq(job.connection),
@@ -247,13 +260,14 @@ class Builder(wiring.Component):
             with m.State("TAKE"):  # a job
                 m.d.comb += [
                     row.eq(HeaderRow.FIELDS),
+                    reads.eq(self.job.valid),
                     blocks.begin.eq(self.job.valid & job.blocks),
                 ]
                 m.d.sync += place.eq(0)
                 with m.If(self.job.valid):
                     m.next = "READ"
             with m.State("READ"):  # what is known of its connection is there
-                m.d.comb += row.eq(HeaderRow.DESTINATION)
+                m.d.comb += [row.eq(HeaderRow.DESTINATION), reads.eq(1)]
                 m.d.sync += [
                     fields.eq(data.View(HEADER_FIELDS, read.data)),
                     number.eq(Mux(flags.ack, self.settled.number, 0)),
@@ -265,7 +279,8 @@ class Builder(wiring.Component):
                 last = place == HEADER_WORDS - 1
                 m.d.comb += [
                     step.eq(free & ((place != 0) | (starts & ~drops))),
-                    row.eq(place + step),
+                    row.eq(place + 1),
+                    reads.eq(step & ~last),
                     takes.eq(step & last & payload),
                     done.eq((step & last & (~payload | fits)) | (drops & (place == 0))),
                     tell.en.eq(step & (place == 1) & flags.ack),

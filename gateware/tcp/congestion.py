@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
-from stagecoach.gateware.tcp.sequence import distance
+from stagecoach.gateware.tcp.sequence import distance, less_than, more_than
 
 DUPLICATES = 3
 """Of an ACK that are a loss (RFC 5681, 3.2)."""
@@ -115,7 +115,7 @@ class Congestion(wiring.Component):
             all_sent.eq(self.next == self.highest),
             # The window after a recovery is no more than ssthresh; of `flight`, and of a segment.
             spare.eq(state.ssthresh - smss),
-            some.eq(state.ssthresh > two),
+            some.eq(more_than(state.ssthresh, two)),
             slow.eq(state.cwnd < state.ssthresh),
             lacking.eq(state.cwnd - state.counted),
             # Half of what is in flight is more than two segments. What limited transmit sent is
@@ -133,15 +133,15 @@ class Congestion(wiring.Component):
             full.eq(~past[-1]),
             beyond.eq(~past[-1] & past.any()),
             forgotten.eq(~past[-1] & past[1:].any()),
-            segment.eq(count >= smss),
+            segment.eq(~less_than(count, smss)),
             counted.eq(state.counted + count),
             rest.eq(count - lacking),
             deflated.eq(state.cwnd - count),
             flown.eq(flight - Mux(repeats, state.limited, 0)),
-            floats.eq(flight > smss),
+            floats.eq(more_than(flight, smss)),
             below.eq(some & (flight < spare)),
-            halves.eq(flight >= least),
-            shrinks.eq(initial < state.cwnd),
+            halves.eq(~less_than(flight, least)),
+            shrinks.eq(more_than(state.cwnd, initial)),
             # Not while old data is sent again.
             lends.eq(all_sent & ~state.recovering & (state.duplicates < DUPLICATES - 1)),
         ]

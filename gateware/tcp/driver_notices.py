@@ -13,7 +13,9 @@ from stagecoach.gateware.tcp.layouts import (
     settled_layout,
 )
 from stagecoach.gateware.tcp.pending import Pending
-from stagecoach.gateware.tcp.settle import SETTLED
+
+_ROW = data.StructLayout({"number": 32, "fin": 1})
+"""What is settled of a connection, but for the edge, which is not told: one block RAM."""
 
 
 class DriverNotices(wiring.Component):
@@ -41,8 +43,8 @@ class DriverNotices(wiring.Component):
     notice: of the sending side. o: the same, and those of octets that came, to `RawReceive`.
     waits: some wait here, from 8 cycles after the note of the first one, or the cycle after it
         left the sending side, until the last one was taken.
-    connection_read: for which connection `settled` is what the last note says that did not fail,
-        within 24 cycles.
+    connection_read: for which connection `settled` is the number of the last note that did not
+        fail, within 24 cycles.
     """
 
     def __init__(self, connections: int = 64):
@@ -59,7 +61,7 @@ class DriverNotices(wiring.Component):
                 "o": Out(stream.Signature(RAW_NOTICE)),
                 "waits": Out(1),
                 "connection_read": In(bits),
-                "settled": Out(SETTLED),
+                "settled": Out(32),
             }
         )
 
@@ -69,7 +71,7 @@ class DriverNotices(wiring.Component):
             self._connections, data.StructLayout({"connection": self._bits})
         )
         m.submodules.table = table = memory.Memory(
-            shape=SETTLED, depth=self._connections, init=[], attrs=NO_COLLISION
+            shape=_ROW, depth=self._connections, init=[], attrs=NO_COLLISION
         )
         # Connections whose streams lanes have, and those whose end was told.
         m.submodules.attached = attached = memory.Memory(shape=1, depth=self._connections, init=[])
@@ -87,7 +89,7 @@ class DriverNotices(wiring.Component):
         moved, readies = Signal(), Signal()
         m.d.comb += [
             write.addr.eq(note.connection),
-            *(write.data[name].eq(note[name]) for name in SETTLED.members),
+            *(write.data[name].eq(note[name]) for name in _ROW.members),
             moved.eq((row.number != note.number) | (row.fin != note.fin)),
             is_attached.addr.eq(note.connection),
             readies.eq(moved & ~note.begin & ~self.note.p.failed & ~is_attached.data),
@@ -102,7 +104,7 @@ class DriverNotices(wiring.Component):
         ]
         m.d.sync += shows.eq(0)
         with m.If(shows):
-            m.d.sync += self.settled.eq(row)
+            m.d.sync += self.settled.eq(row.number)
         with m.If(o.ready):
             m.d.sync += o.valid.eq(0)
         with m.If(~o.valid):

@@ -82,7 +82,7 @@ class TcpEngine(wiring.Component):
         side, and then an attachment, may follow.
     fence_start, fence_busy: of `EngineFence`.
     info_done: a pulse, the words of an INFO are there. info_word, info: of `ConnectionInfo`.
-    info_read: for which connection its last two words are.
+    info_read: for which connection its last word is.
     queue, slots, queue_consumer, slot_consumer, receive_enable, receive_idle, interrupt, dropped:
         of `RawReceive`. frames, producer, consumer, transmit_enable, transmit_idle, refused: of
         `RawTransmit`. failed: a pulse, of one of both, or both.

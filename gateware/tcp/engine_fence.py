@@ -23,9 +23,9 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 """Places of the receiving and of the sending side. Each hands what comes of it to a later stage."""
 
-_MOST = max(ACK_EVENTS, FPDU_RECORDS, JOBS, NOTES + 2, REQUESTS, SEND_JOBS)
-"""Under way in one place, but failures: notes of jobs wait in `Settle`, after the ring, and at the
-processor."""
+_MOST = (max(FPDU_RECORDS, REQUESTS), ACK_EVENTS, NOTES + 2, SEND_JOBS, JOBS)
+"""Under way in one place of each stage, but failures: notes of jobs wait in `Settle`, after the
+ring, and at the processor. Where nothing is said of a place there is one at most."""
 
 
 class EngineFence(wiring.Component):
@@ -50,7 +50,7 @@ class EngineFence(wiring.Component):
     def __init__(self, connections: int = 64):
         if not 2 <= connections <= 256:
             raise ValueError(f"EngineFence connections is {connections!r}; allowed: 2 to 256")
-        self._count_bits = max(_MOST, connections + 1).bit_length()
+        self._count_bits = [most.bit_length() for most in (*_MOST, connections + 1)]
         super().__init__(
             {
                 "start": In(1),

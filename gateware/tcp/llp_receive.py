@@ -5,15 +5,17 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.gather import PIECES_AHEAD, Gather
 from stagecoach.gateware.host_memory import ReadClient
 from stagecoach.gateware.mpa.layouts import MpaLayouts
-from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout, ring_masks
-from stagecoach.gateware.tcp.ring_pieces import RingPieces
+from stagecoach.gateware.tcp.ring_gather import RingGather
+from stagecoach.gateware.tcp.sequence import less_than
 
-REQUESTS = 2 * PIECES_AHEAD
-"""Not answered yet: those of all pieces that are read, and of those that wait there."""
+READS = 32
+"""Requests of which words are waited for, behind the one whose words come."""
+
+REQUESTS = READS + 4
+"""Not answered yet: those, the one whose words come, and those on their way to the answer."""
 
 
 class LlpReceive(wiring.Component):
@@ -24,11 +26,10 @@ class LlpReceive(wiring.Component):
     nothing: the ring may be gone. Releases get the number of their connection; those of a lane
     that is not attached are dropped.
 
-    A request every 5 cycles, or 6 with two reads; 6 cycles from a request to its read command,
-    4 from a word of memory to that of the answer; one word per cycle. While nobody takes answers or
-    `failed`, or memory does not answer, requests wait, once 32 reads are under way; releases do
-    not. If an octet could not be read, `failed` says whose, before the last word of that answer
-    leaves.
+    A request every 5 cycles, or 6 with two reads; 5 cycles from a request to its read command,
+    2 from a word of memory to that of the answer; one word per cycle. While nobody takes answers or
+    `failed`, or memory does not answer, requests wait, once 32 are under way; releases do not. If
+    an octet could not be read, `failed` says whose, before the last word of that answer leaves.
 
     Parameters
     ----------
@@ -64,15 +65,12 @@ class LlpReceive(wiring.Component):
         config = self._config
         row_layout = attachment_layout(config.qp_bits)
         m.submodules.lanes = lanes = memory.Memory(shape=row_layout, depth=config.qps, init=[])
-        m.submodules.gather = gather = Gather(config)
-        m.submodules.asked = asked = StreamFifo(config.qp_bits, REQUESTS)
-        m.submodules.pieces = pieces = RingPieces(config)
-        wiring.connect(m, pieces.o, gather.piece)
+        m.submodules.gather = gather = RingGather(READS, config.qp_bits)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
         self._releases(m)
 
         write, read = lanes.write_port(), lanes.read_port()
-        request, place = self.request.p, pieces.i.p
+        request, place = self.request.p, gather.i.p
         row = Signal(row_layout)
         number, end = Signal(32), Signal(32)
         _, mask = ring_masks(row.size)
@@ -90,10 +88,7 @@ class LlpReceive(wiring.Component):
             place.wrapped.eq(wrapped),
             place.ring.eq(row.ring),
             place.inline.eq(~row.attached),
-            asked.i.payload.eq(row.connection),
-            # Of an inline piece.
-            gather.inline.valid.eq(1),
-            gather.inline.payload.eq(0),
+            place.tag.eq(row.connection),
         ]
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a request
@@ -111,14 +106,13 @@ class LlpReceive(wiring.Component):
             with m.State("PLACE"):  # in the ring
                 m.d.sync += [
                     address.eq(row.ring + (number & mask)),
-                    wrapped.eq(Mux((end & mask) < request.octets, after, 0)),
+                    wrapped.eq(Mux(less_than(end & mask, request.octets), after, 0)),
                 ]
                 m.next = "READ"
-            with m.State("READ"):  # until all pieces are taken, and it is noted whose they are
+            with m.State("READ"):  # until all commands are taken
                 m.d.comb += [
-                    pieces.i.valid.eq(self.request.valid & asked.i.ready),
-                    asked.i.valid.eq(pieces.i.ready),
-                    self.request.ready.eq(asked.i.ready & pieces.i.ready),
+                    gather.i.valid.eq(self.request.valid),
+                    self.request.ready.eq(gather.i.ready),
                 ]
                 with m.If(self.request.ready):
                     m.next = "TAKE"
@@ -128,12 +122,11 @@ class LlpReceive(wiring.Component):
         tells, told = Signal(), Signal()
         m.d.comb += [
             tells.eq(beat.p.error & ~told),
-            self.failed.valid.eq(beat.valid & asked.o.valid & tells),
-            self.failed.payload.eq(asked.o.payload),
+            self.failed.valid.eq(beat.valid & tells),
+            self.failed.payload.eq(beat.p.tag),
             self.answer.valid.eq(beat.valid & ~tells),
             self.answer.payload.eq(beat.p.data),
             beat.ready.eq(self.answer.ready & ~tells),
-            asked.o.ready.eq(self.answered),
             self.answered.eq(beat.valid & beat.ready & beat.p.last),
         ]
         with m.If(beat.valid & beat.ready):

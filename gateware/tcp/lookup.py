@@ -1,9 +1,10 @@
 """Which connection a segment belongs to: a keyed hash, two slots, the whole key compared."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.tcp.layouts import KEY
 
 SLOTS_BITS = 11
@@ -17,6 +18,9 @@ SECRET_BITS = KEY.size + HASH_BITS - 1
 """Of the Toeplitz hash over a key."""
 
 _STEPS = KEY.size // STEP_BITS
+
+_PARTS_BITS = HASH_BITS + _STEPS - 1
+"""Of the hash, before its last step."""
 
 
 class LookupOperation(enum.Enum, shape=2):
@@ -90,9 +94,15 @@ class Lookup(wiring.Component):
         m = Module()
         slot_layout = data.StructLayout({"used": 1, "connection": self._connection_bits})
         depth = 1 << self._slots_bits
-        ways = [memory.Memory(shape=slot_layout, depth=depth, init=[]) for _ in range(2)]
+        # What is read while an answer, or the reset, writes is not looked at.
+        ways = [
+            memory.Memory(shape=slot_layout, depth=depth, init=[], attrs=NO_COLLISION)
+            for _ in range(2)
+        ]
         m.submodules += ways
-        m.submodules.keys = keys = memory.Memory(shape=KEY, depth=self._connections, init=[])
+        m.submodules.keys = keys = memory.Memory(
+            shape=KEY, depth=self._connections, init=[], attrs=NO_COLLISION
+        )
         writes = [way.write_port() for way in ways]
         reads = [way.read_port() for way in ways]
         key_write, key_read = keys.write_port(), keys.read_port()
@@ -100,9 +110,8 @@ class Lookup(wiring.Component):
         operation = Signal(LookupOperation)
         key = Signal(KEY)
         connection = Signal(self._connection_bits)
-        left = Signal(KEY.size)  # of the key, the bits that were not hashed, from the top
-        secret = Signal(SECRET_BITS)  # from the place of the first of them on, from the top
-        hashed = Signal(HASH_BITS)
+        parts = Signal(_PARTS_BITS)  # of the hash
+        hashed = parts[_STEPS - 1 :]
         step = Signal(range(_STEPS))
         slots = [Signal(slot_layout, name=f"slot_{number}") for number in range(2)]
         matches = Signal(2)
@@ -129,16 +138,12 @@ class Lookup(wiring.Component):
                 command = self.command.p
                 m.d.sync += [
                     connection.eq(command.connection),
-                    hashed.eq(0),
+                    parts.eq(0),
                     step.eq(0),
-                    secret.eq(self.secret),
                 ]
-                taken = Mux(self.command.valid, command.key.as_value(), self.request.p.as_value())
-                ends = data.View(KEY, taken)
-                m.d.sync += [
-                    key.eq(taken),
-                    left.eq(Cat(ends.local_port, ends.remote_port, ends.local, ends.remote)),
-                ]
+                m.d.sync += Value.cast(key).eq(
+                    Mux(self.command.valid, command.key.as_value(), self.request.p.as_value())
+                )
                 with m.If(~self.command.valid):
                     m.d.sync += operation.eq(LookupOperation.FIND)
                 with m.Elif(command.delete):
@@ -147,15 +152,23 @@ class Lookup(wiring.Component):
                     m.d.sync += operation.eq(LookupOperation.INSERT)
                 with m.If(self.command.valid | self.request.valid):
                     m.next = "HASH"
-            with m.State("HASH"):  # some bits of the key in each cycle
-                parts = hashed
-                for number in range(STEP_BITS):
-                    window = secret[SECRET_BITS - HASH_BITS - number : SECRET_BITS - number]
-                    parts = parts ^ (window & left[-1 - number].replicate(HASH_BITS))
+            with m.State("HASH"):
+                # In each cycle one bit of every four of the key, the last one first; what it adds
+                # moves on with those before it. Each four turn by one, and are as they were then.
+                bits = Cat(key.local_port, key.remote_port, key.local, key.remote)
+                total = (parts << 1)[:_PARTS_BITS]
+                for place in range(0, KEY.size, _STEPS):
+                    window = self.secret[place : place + _PARTS_BITS]
+                    total = total ^ (window & bits[place].replicate(_PARTS_BITS))
+                value = Value.cast(key)
                 m.d.sync += [
-                    hashed.eq(parts),
-                    left.eq(left << STEP_BITS),
-                    secret.eq(secret << STEP_BITS),
+                    parts.eq(total),
+                    value.eq(
+                        Cat(
+                            value[place : place + _STEPS].rotate_right(1)
+                            for place in range(0, KEY.size, _STEPS)
+                        )
+                    ),
                     step.eq(step + 1),
                 ]
                 with m.If(step == _STEPS - 1):

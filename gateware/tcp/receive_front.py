@@ -15,7 +15,7 @@ from stagecoach.gateware.ethernet.layouts import (
 )
 from stagecoach.gateware.ip.header import Ipv4Header
 from stagecoach.gateware.ip.segment_sums import SegmentSums
-from stagecoach.gateware.stream.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.tcp.header import TcpHeader
 from stagecoach.gateware.tcp.layouts import SEGMENT
 
@@ -31,7 +31,7 @@ class ReceiveFront(wiring.Component):
     and IPv4 that is not TCP pass as `raw`. All else is forgotten; `fate` tells of each frame.
 
     One word per cycle, no cycle between frames, always ready: the wire is never held up. From the
-    last word at `rx` to the record 8 cycles, to the first word at `frames` 11. A frame for which
+    last word at `rx` to the record 10 cycles, to the first word at `frames` 12. A frame for which
     the store or the list of records has no room is FULL. If nobody takes frames or records, all
     that follow are FULL; if a frame on the wire never ends, nothing else happens here.
 
@@ -67,7 +67,7 @@ class ReceiveFront(wiring.Component):
         m.submodules.ip = ip = Ipv4Header(self._mtu)
         m.submodules.tcp = tcp = TcpHeader()
         m.submodules.store = store = FrameStore(self._store_octets)
-        m.submodules.records = records = PromptFifo(SEGMENT, RECORDS)
+        m.submodules.records = records = StreamFifo(SEGMENT, RECORDS)
         wiring.connect(m, wiring.flipped(self.rx), frame_input.rx)
         wiring.connect(m, wiring.flipped(self.segments), records.o)
         wiring.connect(m, wiring.flipped(self.frames), store.o)

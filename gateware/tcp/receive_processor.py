@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.memories import NO_COLLISION
-from stagecoach.gateware.stream.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.tcp.layouts import (
     FLAGS,
     HEADERS_OCTETS,
@@ -24,7 +24,7 @@ from stagecoach.gateware.tcp.layouts import (
 )
 from stagecoach.gateware.tcp.ranges import Ranges, no_ranges, ranges_layout
 from stagecoach.gateware.tcp.segment_verdict import SegmentVerdict
-from stagecoach.gateware.tcp.sequence import before, distance
+from stagecoach.gateware.tcp.sequence import before, distance, less_than
 
 ACK_EVENTS = 16
 """That wait for the sending side."""
@@ -122,7 +122,7 @@ class ReceiveProcessor(wiring.Component):
         )
         m.submodules.verdict = verdict = SegmentVerdict()
         m.submodules.ranges = merge = Ranges()
-        m.submodules.events = events = PromptFifo(ack_event(self._bits), ACK_EVENTS)
+        m.submodules.events = events = StreamFifo(ack_event(self._bits), ACK_EVENTS)
         wiring.connect(m, wiring.flipped(self.event), events.o)
         read, write = table.read_port(), table.write_port()
         limits_read, limits_write = limits_table.read_port(), limits_table.write_port()
@@ -285,7 +285,7 @@ class ReceiveProcessor(wiring.Component):
                 m.d.sync += [
                     number.eq(merge.following_after + fin_now),
                     window.eq(Mux((room & ~field).any(), field, room) & ~low),
-                    wraps.eq((verdict.end & mask) < octets),
+                    wraps.eq(less_than(verdict.end & mask, octets)),
                 ]
                 m.next = "EDGE"
             with m.State("EDGE"):  # the right edge, which rests after the FIN; what is said

@@ -5,12 +5,12 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
-from stagecoach.gateware.dma.gather import Gather
 from stagecoach.gateware.dma.lanes import lanes_below
 from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.host_memory import ReadClient
 from stagecoach.gateware.ip.checksum import Checksum
 from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 from stagecoach.gateware.stream.read_ahead import ReadAhead
 from stagecoach.gateware.tcp.layouts import (
@@ -20,8 +20,8 @@ from stagecoach.gateware.tcp.layouts import (
     ring_masks,
     send_job,
 )
-from stagecoach.gateware.tcp.ring_pieces import RingPieces
-from stagecoach.gateware.tcp.sequence import before
+from stagecoach.gateware.tcp.ring_gather import RingGather
+from stagecoach.gateware.tcp.sequence import before, less_than
 
 SEGMENTS = 2
 """Of the longest that are kept: one comes while the other one leaves."""
@@ -44,8 +44,8 @@ class RingReader(wiring.Component):
     says whose they were, in its place in the order. The job of a segment that will never be stored
     is dropped: who keeps the ring has told of that.
 
-    A job that reads nothing costs a cycle and leaves after 1; one of the ring costs 3, or 5 with
-    two commands. 4 cycles from such a job to its command; 9 from the last word of memory to the
+    A job that reads nothing costs a cycle and leaves after 2; one of the ring costs 3, or 4 with
+    two commands. 3 cycles from such a job to its command; 7 from the last word of memory to the
     job, if no other one waits before it; one word per cycle, in and out. If `o`, `words` or
     `failed` is not taken, words wait here, then in the read engine, and jobs where they are. While
     memory does not answer, or a segment is not stored, all jobs after it wait. Numbers are modulo
@@ -97,13 +97,11 @@ class RingReader(wiring.Component):
         m.submodules.rings = rings = memory.Memory(
             shape=RING, depth=self._config.qps, init=[], attrs=NO_COLLISION
         )
-        m.submodules.gather = gather = Gather(self._config)
-        m.submodules.jobs = jobs = PromptFifo(send_job(self._bits), JOBS)
-        m.submodules.pieces = pieces = RingPieces(self._config)
-        wiring.connect(m, pieces.o, gather.piece)
+        m.submodules.gather = gather = RingGather(JOBS)
+        m.submodules.jobs = jobs = StreamFifo(send_job(self._bits), JOBS)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
         ring_write, ring_read = rings.write_port(), rings.read_port()
-        job, place = self.job.p, pieces.i.p
+        job, place = self.job.p, gather.i.p
 
         # Commands of the next job.
         end = Signal(32)
@@ -136,18 +134,18 @@ class RingReader(wiring.Component):
                 m.d.sync += [
                     ring.eq(ring_read.data.address),
                     address.eq(ring_read.data.address + (job.sequence & mask)),
-                    wrapped.eq(Mux(after < job.octets, after, 0)),
+                    wrapped.eq(Mux(less_than(after, job.octets), after, 0)),
                 ]
                 with m.If(self.known & self.lost):
                     m.d.comb += self.job.ready.eq(1)
                     m.next = "TAKE"
                 with m.Elif(self.known & ~before(self.stored, end)):
                     m.next = "READ"
-            with m.State("READ"):  # until all pieces are taken
+            with m.State("READ"):  # until all commands are taken
                 m.d.comb += [
-                    pieces.i.valid.eq(self.job.valid & jobs.i.ready),
-                    jobs.i.valid.eq(pieces.i.ready),
-                    self.job.ready.eq(jobs.i.ready & pieces.i.ready),
+                    gather.i.valid.eq(self.job.valid & jobs.i.ready),
+                    jobs.i.valid.eq(gather.i.ready),
+                    self.job.ready.eq(jobs.i.ready & gather.i.ready),
                 ]
                 with m.If(self.job.ready):
                     m.next = "TAKE"
@@ -155,7 +153,7 @@ class RingReader(wiring.Component):
         self._keep(m, gather, jobs)
         return m
 
-    def _keep(self, m: Module, gather: Gather, jobs: PromptFifo) -> None:
+    def _keep(self, m: Module, gather: RingGather, jobs: StreamFifo) -> None:
         """Keep and sum what was read, and pass on the jobs that have theirs."""
         depth = 1 << self._place_bits
         # A word is fetched when its segment is whole, after it was written.
@@ -192,6 +190,7 @@ class RingReader(wiring.Component):
             read.addr.eq(leaving),
             ahead.there.eq(leaving != whole),
             ahead.word.eq(read.data),
+            read.en.eq(ahead.fetch),
             sums.i.valid.eq(checksum.done),
             sums.i.p.sum.eq(checksum.sum),
             sums.i.p.failed.eq(failed[-1]),

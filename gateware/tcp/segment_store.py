@@ -187,6 +187,7 @@ class SegmentStore(wiring.Component):
             ahead.there.eq(there),
             port.addr.eq(place),
             ahead.word.eq(port.data),
+            port.en.eq(ahead.fetch),
         ]
         with m.If(ahead.fetch):
             m.d.sync += place.eq(place + 1)

@@ -53,40 +53,41 @@ class SegmentVerdict(wiring.Component):
         flags = data.View(FLAGS, segment.flags)
 
         # First and second cycle: the numbers of a segment without SYN.
-        end_of_data, last_number = Signal(32), Signal(32)
+        end_of_data = Signal(32)
         empty = Signal()
         m.d.sync += [
             end_of_data.eq(segment.sequence + segment.payload),
-            last_number.eq(end_of_data - ~flags.fin),
             empty.eq((segment.payload == 0) & ~flags.fin),
         ]
 
-        # Third cycle: distances from RCV.NXT, and comparisons.
-        ahead, last, window = Signal(32), Signal(32), Signal(32)
-        true_ack, extends, past_edge, past_fin, fin_inside = (Signal() for _ in range(5))
+        # Third cycle: distances of both ends from RCV.NXT, and to the right edge; comparisons.
+        ahead, extent, room = Signal(32), Signal(32), Signal(32)
+        true_ack, before_edge, past_fin = (Signal() for _ in range(3))
         m.d.sync += [
             ahead.eq(distance(segment.sequence, place.next)),
-            last.eq(distance(last_number, place.next)),
-            window.eq(distance(place.edge, place.next)),
+            extent.eq(distance(end_of_data, place.next)),
+            room.eq(distance(place.edge, end_of_data)),
+            before_edge.eq(before(segment.sequence, place.edge)),
             true_ack.eq(
                 ~before(limits.highest, segment.acknowledgment)
                 & ~before(segment.acknowledgment, limits.oldest)
             ),
-            extends.eq(before(place.next, end_of_data)),
-            past_edge.eq(before(place.edge, end_of_data)),
             past_fin.eq(place.fin_known & before(place.fin, end_of_data)),
-            fin_inside.eq(before(end_of_data, place.edge)),
         ]
 
-        # Fourth cycle: which numbers are in the window.
+        # Fourth cycle: which numbers are in the window. The last number is that before the end, or
+        # the FIN at the end.
         at_next, zero_window, inside, last_inside = (Signal() for _ in range(4))
+        extends, fin_inside = Signal(), Signal()
         m.d.sync += [
             at_next.eq(ahead == 0),
-            zero_window.eq(window == 0),
-            inside.eq(ahead < window),
-            last_inside.eq(last < window),
+            zero_window.eq(place.edge == place.next),
+            inside.eq(~ahead[-1] & before_edge),
+            last_inside.eq(~extent[-1] & ~room[-1] & Mux(flags.fin, room.any(), extent.any())),
+            extends.eq(~extent[-1] & extent.any()),
+            fin_inside.eq(~room[-1] & room.any()),
             self.first.eq(Mux(ahead[-1], place.next, segment.sequence)),
-            self.end.eq(Mux(past_fin, place.fin, Mux(past_edge, place.edge, end_of_data))),
+            self.end.eq(Mux(past_fin, place.fin, Mux(room[-1], place.edge, end_of_data))),
         ]
 
         # Fifth cycle: the verdict.

@@ -16,6 +16,18 @@ def distance(later: Value, earlier: Value) -> Value:
     return (later - earlier)[: len(later)]
 
 
+def less_than(wide: Value, narrow: Value) -> Value:
+    """Return whether a wide number is less than a narrow one, by a carry chain of the latter."""
+    bits = len(narrow)
+    return ~wide[bits:].any() & (wide[:bits] < narrow)
+
+
+def more_than(wide: Value, narrow: Value) -> Value:
+    """Return whether a wide number is greater than a narrow one, by a carry chain of the latter."""
+    bits = len(narrow)
+    return wide[bits:].any() | (wide[:bits] > narrow)
+
+
 def latest(a: Value, b: Value) -> Value:
     """Return the later one of two numbers."""
     return Mux(before(a, b), b, a)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.tcp.layouts import ring_masks
 from stagecoach.gateware.tcp.segment_list import PLACES_BITS
-from stagecoach.gateware.tcp.sequence import before, distance
+from stagecoach.gateware.tcp.sequence import before, distance, less_than
 
 RESERVED_PLACES = 16
 """Of the list, for what the LLP may send already: while fewer are free, what is queued last waits,
@@ -58,6 +58,6 @@ class TransmitGrant(wiring.Component):
             places.eq(self.end + segments),
             self.number.eq(Mux(before(room, places), room, places)),
             growth.eq(distance(self.number, self.granted)),
-            grows.eq(~growth[-1] & (growth >= self.emss)),
+            grows.eq(~growth[-1] & ~less_than(growth, self.emss)),
         ]
         return m

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.tcp.transmit_state import TRANSMIT_STATE
 from stagecoach.hw.interface.network_entries import CONNECTION_INFO, InfoFlags
 
-SENDING_WORDS = [field.name for field in CONNECTION_INFO].index("flags") + 1
+SENDING_WORDS = [field.name for field in CONNECTION_INFO].index("edge") + 1
 """Of `CONNECTION_INFO`: those that the sending side knows come first."""
 
 INFO_PLACE_BITS = (len(CONNECTION_INFO) - 1).bit_length()
@@ -51,6 +51,7 @@ class TransmitInfo(wiring.Component):
             "rttvar4": rto.rttvar4,
             "rto": rto.timeout,
             "flags": Cat(flags.get(flag, C(0, 1)) for flag in InfoFlags),
+            "edge": self.state.windows.edge,
         }
         number = Signal(range(SENDING_WORDS))
         goes = Signal()

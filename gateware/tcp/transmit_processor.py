@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.layouts import LlpEventKind
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 from stagecoach.gateware.tcp.congestion import Congestion, CongestionOperation
 from stagecoach.gateware.tcp.layouts import (
@@ -41,7 +42,8 @@ SEND_JOBS = 8
 """That wait to be built."""
 
 SEND_JOBS_SOME = 4
-"""While so many wait, besides the next one, what may be sent later is: others go first."""
+"""While so many wait, besides the next one, what may be sent later is: others go first. The next
+one is at `send` 2 cycles after it was decided."""
 
 _SEGMENT_CYCLES = 6
 """From a segment's number to what is sent of it, of the list and the windows; and one to see it."""
@@ -73,7 +75,7 @@ class TransmitProcessor(wiring.Component):
 
     An event takes 9 cycles, an ACK of new data 10, or 11 if it measures a round trip; an FPDU that
     is sent takes 22. Each two segments that an ACK frees after the first two cost 4, a segment
-    after the first one 8; an INFO takes 22. Rows of the last event are written while those of the
+    after the first one 8; an INFO takes 23. Rows of the last event are written while those of the
     next one are read; congestion control, the timeout and the list begin while its last rows are.
     What is worked on waits at its port. If one of `job`, `fate`, `said` and `notice` is not taken,
     or 8 jobs of `send` wait already, everything waits, for ever if need be, and nothing is lost.
@@ -155,7 +157,7 @@ class TransmitProcessor(wiring.Component):
         m.submodules.plan = plan = TransmitPlan(self._bits, self._mss)
         m.submodules.grant = grant = TransmitGrant()
         m.submodules.info = info = TransmitInfo()
-        m.submodules.sends = sends = PromptFifo(send_job(self._bits), SEND_JOBS)
+        m.submodules.sends = sends = StreamFifo(send_job(self._bits), SEND_JOBS)
         # Each connection once; and the one that is visited, and has more, twice.
         m.submodules.visits = visits = PromptFifo(self._bits, self._connections + 1)
         wiring.connect(m, wiring.flipped(self.send), sends.o)
@@ -300,7 +302,9 @@ class TransmitProcessor(wiring.Component):
             self.queued.eq(takes),
         ]
 
-        some_jobs = sends.level >= SEND_JOBS_SOME
+        jobs, some_jobs = Signal(range(SEND_JOBS + 1)), Signal()
+        m.d.sync += jobs.eq(jobs + takes - (sends.o.valid & sends.o.ready))
+        m.d.comb += some_jobs.eq(jobs > SEND_JOBS_SOME)
         ports = {
             TransmitKind.ACK: (self.ack, ack.connection),
             TransmitKind.NOTE: (self.note, note.note.connection),

@@ -14,6 +14,7 @@ from stagecoach.gateware.tcp.layouts import (
     transmit_job,
 )
 from stagecoach.gateware.tcp.receive_ring import ReceiveRing
+from stagecoach.gateware.tcp.sequence import less_than
 from stagecoach.gateware.tcp.settle import Settle
 
 
@@ -130,7 +131,7 @@ class TransmitRing(wiring.Component):
                 after = following & mask
                 m.d.sync += [
                     address.eq(job.ring + place),
-                    wrapped.eq(Mux(job.fpdu & (after < job.octets), after, 0)),
+                    wrapped.eq(Mux(job.fpdu & less_than(after, job.octets), after, 0)),
                 ]
                 m.next = "HAND"
             with m.State("HAND"):  # until the one before it is done

@@ -13,7 +13,7 @@ from stagecoach.gateware.tcp.segment_list import (
     SegmentOperation,
 )
 from stagecoach.gateware.tcp.send_window import SendMode, SendWindow
-from stagecoach.gateware.tcp.sequence import distance
+from stagecoach.gateware.tcp.sequence import distance, less_than
 from stagecoach.gateware.tcp.transmit_plan import TO_DO
 from stagecoach.gateware.tcp.transmit_state import TRANSMIT_STATE
 
@@ -89,7 +89,7 @@ class TransmitSegment(wiring.Component):
         sent = Signal(32)
         m.d.sync += [
             sent.eq(distance(numbers.max, numbers.una)),
-            most.eq(Mux(sent < numbers.emss, sent, numbers.emss)),
+            most.eq(Mux(less_than(sent, numbers.emss), sent, numbers.emss)),
         ]
         m.d.comb += [
             segments.connection.eq(self.connection),

@@ -122,10 +122,10 @@ CONNECTION_INFO: Fields = (
     Field("rto", 4, "RTO, in microseconds."),
     Field("emss", 4, "EMSS."),
     Field("flags", 4, "InfoFlags."),
-    Field("received", 4, "RCV.NXT, of what is stored."),
     Field("edge", 4, "Right edge of the window."),
+    Field("received", 4, "RCV.NXT, of what is stored."),
 )
-"""Words of TCP_INFO, by TCP_INFO_WORD: all of one moment but the last two, which are later ones."""
+"""Words of TCP_INFO, by TCP_INFO_WORD: all of one moment but the last, which is of a later one."""
 
 assert size_of(HEADER_FIELDS) == 8
 assert size_of(NETWORK_ENTRY) == NETWORK_ENTRY_OCTETS

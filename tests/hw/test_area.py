@@ -34,3 +34,12 @@ def test_cells_count_for_the_block_that_is_named_first(tmp_path):
     assert by_block(netlist, "device.framer") == {
         "crc": {"lut4": 2, "lut4_of_memories": 0, "ff": 1, "dp16kd": 0}
     }
+    # Of a block that is opened, those within it stand beside it.
+    opened = by_block(netlist, opened=("framer", "gather"))
+    assert {name: row["lut4"] for name, row in opened.items()} == {
+        "gather.table": 6,
+        "framer.crc": 2,
+        "framer": 1,
+        "gather": 1,
+        "store": 0,
+    }

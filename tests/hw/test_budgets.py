@@ -2,21 +2,26 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.hw.blocks import blocks
-from stagecoach.hw.budgets import Block, Budgets, read
+from stagecoach.hw.blocks import blocks, submodules
+from stagecoach.hw.budgets import Block, Budgets, Goals, read
+from stagecoach.hw.timing import DESIGNS, OPENED
 
 ROOT = Path(__file__).parents[2]
 KEPT = Budgets(
-    lut4=1000,
-    dp16kd=10,
-    fmax_median_mhz=100,
+    designs={
+        "rnic": Goals(lut4=1000, dp16kd=10, fmax_median_mhz=100),
+        "engine": Goals(lut4=500, dp16kd=5),
+        "nic": Goals(lut4=1500, dp16kd=15, fmax_median_mhz=100, fmax_least_mhz=90),
+    },
     lut4_tolerance=0.1,
     fmax_tolerance=0.05,
     blocks={"a": Block(100, 2, 200.0), "b": Block(300), "c": Block(150, 0, 104.0)},
+    engine_blocks={"receive.a": Block(50)},
     ci_minutes={},
 )
 
@@ -35,7 +40,23 @@ KEPT = Budgets(
     ],
 )
 def test_goals_of_the_device(result, excess):
-    assert KEPT.device_excess(result) == excess
+    assert KEPT.designs["rnic"].excess(result) == excess
+
+
+def test_goals_of_other_designs():
+    result = {"lut4": 501, "dp16kd": 5, "blocks": {"receive.a": {"lut4": 56, "dp16kd": 0}}}
+    assert KEPT.excess("engine", result) == [
+        "LUT4 501; at most 500",
+        "receive.a: 56 LUT4; at most 55 (50 before)",
+    ]
+    result = {"lut4": 1500, "dp16kd": 15, "fmax_median_mhz": 100.0, "blocks": {}}
+    seeds = {"1": 89.99, "2": 90.0, "3": 100.0}
+    assert KEPT.excess("nic", result | {"fmax_mhz": seeds}) == ["seed 1 89.99 MHz; at least 90.00"]
+    assert not KEPT.excess("nic", result | {"fmax_mhz": {"1": 90.0}})
+
+
+def test_all_designs_have_goals():
+    assert list(read().designs) == list(DESIGNS) == list(OPENED)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +93,15 @@ def test_what_is_kept_is_of_blocks_of_the_device():
     assert read().blocks.keys() <= blocks(RnicConfig()).keys()
 
 
+def test_what_is_kept_of_the_engine_is_of_its_blocks():
+    for name in read().engine_blocks:
+        *above, _ = name.split(".")
+        assert not above or ".".join(above) in OPENED["engine"], name
+        component: Any = DESIGNS["engine"](RnicConfig())
+        for part in name.split("."):
+            component = submodules(component)[part]
+
+
 def test_an_unknown_word_is_refused(tmp_path):
     file = tmp_path / "budgets.toml"
     file.write_text((ROOT / "hw" / "budgets.toml").read_text().replace("lut4 = 42000", "lut = 1"))
@@ -82,7 +112,8 @@ def test_an_unknown_word_is_refused(tmp_path):
 def test_the_page_has_these_figures():
     text = (ROOT / "docs" / "timing.md").read_text()
     kept = read()
-    assert f"The goals are {kept.lut4:,} and {kept.dp16kd}." in re.sub(r"\s+", " ", text)
+    goals = kept.designs["rnic"]
+    assert f"The goals are {goals.lut4:,} and {goals.dp16kd}." in re.sub(r"\s+", " ", text)
     rows = re.findall(
         r"^\| (\w+) \| ([\d,]+) \| [\d,]* ?\| [\d,]+ \| (\d*) ?\|$", text, re.MULTILINE
     )

@@ -10,7 +10,7 @@ from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw import timing
 from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, ToolError
 from stagecoach.hw.synthesis import SYNTHESIS_OPTIONS
-from stagecoach.hw.timing import CONFIGS, ENTRIES, entry, record
+from stagecoach.hw.timing import CONFIGS, DESIGNS, ENTRIES, entry, record
 
 
 def result(fmax, lut4=1, options=SYNTHESIS_OPTIONS, flow="now"):
@@ -61,7 +61,7 @@ def test_configurations_stand_beside_each_other(path):
 
 
 def test_names_of_entries_are_no_figures():
-    assert len(set(ENTRIES)) == len(ENTRIES) == len(CONFIGS) * len(PARTS) * 4
+    assert len(set(ENTRIES)) == len(ENTRIES) == len(CONFIGS) * len(PARTS) * 2 * (len(DESIGNS) + 1)
     assert all(name.isidentifier() for name in ENTRIES)
     assert not set(ENTRIES) & set(FIVE) and "speed_grade" not in ENTRIES
 
@@ -73,6 +73,7 @@ def test_names_of_entries_are_no_figures():
         (["--abc9"], "default_abc9"),
         (["--config", "small"], "small"),
         (["--engine-dummy"], "default_engine_dummy"),
+        (["--design", "engine", "--device", "45F"], "default_45F_engine"),
         (["--config", "small", "--device", "45F", "--abc9"], "small_45F_abc9"),
     ],
 )
@@ -185,6 +186,7 @@ def test_a_block_that_got_slower_is_told(path, monkeypatch, capsys):
         (["--block", "framer", "--device", "45F"], "--block with --device; allowed: one of them"),
         (["--block", "framer", "--blocks"], "--block with --blocks; allowed: one of them"),
         (["--blocks", "--engine-dummy"], "--blocks with --engine-dummy; allowed: one of them"),
+        (["--blocks", "--design", "nic"], "--blocks with --design; allowed: one of them"),
         (["--area", "--seeds", "2"], "--area with --seeds; allowed: one of them"),
     ],
 )

@@ -35,9 +35,9 @@ class Memory:
         """One cycle, in which the word at the port may be taken, or not."""
         self._dut.there.value = there
         await RisingEdge(self._dut.clk)
-        self._dut.word.value = self.fetched & ((1 << BITS) - 1)
         if int(self._dut.fetch.value):
             assert there, "fetched what is not there"
+            self._dut.word.value = self.fetched & ((1 << BITS) - 1)
             self.fetched += 1
 
 

@@ -52,7 +52,7 @@ from tests.tcp.write_port import WritePort
 
 SHIFT, RING = 2, 1 << 17
 HEADERS = 14 + 40
-COUNTED = 11
+COUNTED = 12
 """Cycles from the last octets of a frame at `rx` to its fate at `value`."""
 
 QUIET = 40

@@ -88,7 +88,10 @@ class Bench:
             self.dut.write.value, self.dut.connection.value = 1, number
             self.dut.row.value, self.dut.word.value = row.value, word
             await RisingEdge(self.dut.clk)
-        self.dut.write.value = 0
+            # Without the pulse they mean nothing.
+            self.dut.write.value, self.dut.word.value = 0, self.rng.getrandbits(64)
+            self.dut.row.value = self.rng.getrandbits(3)
+            await RisingEdge(self.dut.clk)
 
     def send(
         self,

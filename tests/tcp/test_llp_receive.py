@@ -28,7 +28,7 @@ CONFIG = RnicConfig()
 MPA, BITS = MpaLayouts(CONFIG), CONFIG.qp_bits
 SPACE = 1 << 32
 PATTERNS = ("always", "random")
-READ_AFTER, WORD_AFTER = 6, 4
+READ_AFTER, WORD_AFTER = 5, 2
 
 
 class Bench:

@@ -34,7 +34,7 @@ from tests.tcp.frames import (
 )
 
 STORE = 4096
-LATENCY_RECORD, LATENCY_WORD = 8, 11
+LATENCY_RECORD, LATENCY_WORD = 10, 12
 PATTERNS = ("always", "random")
 
 

@@ -27,7 +27,7 @@ PATTERNS = ("always", "random")
 SMALLEST = 2
 SECOND = 1_000_000
 MSS = 1460
-CYCLES = {"due": 9, "fpdu": 22, "ack": 10, "info": 22}
+CYCLES = {"due": 9, "fpdu": 22, "ack": 10, "info": 23}
 
 
 async def start(dut: Any, begin: int = 0, **settings: int) -> Bench:

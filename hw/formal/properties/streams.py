@@ -36,7 +36,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.check.TransmitCheck": ("piece",),
     "ethernet.raw_receive.RawReceive": ("raw", "notice"),
     "tcp.receive_ring.ReceiveRing": ("frames",),
-    "tcp.ring_pieces.RingPieces": ("i",),
     "tcp.ring_reader.RingReader": ("job",),
     "tcp.llp_receive.LlpReceive": ("request",),
     "tcp.receive_path.ReceivePath": ("frames",),
