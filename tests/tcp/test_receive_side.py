@@ -15,7 +15,7 @@ from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import parameter
 from tests.support.verdicts import Verdicts, each_check, simulate
 from tests.tcp.frames import ARP, MAC, MTU, PEER, NotJudgedError, broken, fate_of
-from tests.tcp.receive_side_bench import RING, Bench
+from tests.tcp.receive_side_bench import QUIET, RING, Bench
 
 SIZES = {"2 576": 8192, "64 1500": 8192, "256 9000": 32_768}
 """Connections and MTU, and octets of the store."""
@@ -26,6 +26,12 @@ BUDGET = 230
 
 PAUSE = 600
 """Cycles between commands while bare ACKs come: each of those leaves them half a cycle."""
+
+WINDOW = 60_000
+"""Octets that come on each of two connections in full frames: no window ends before."""
+
+STORED = 40
+"""Cycles from the fate of a frame until its job waits for `ReceiveRing`, and somewhat more."""
 
 AFTER_LAST = 100
 """Cycles from the beginning of the last bare ACK to its event, and somewhat more."""
@@ -160,6 +166,42 @@ async def check_bare_acks_at_the_rate_of_the_wire(dut: Any) -> None:
     await bench.cycles(AFTER_LAST)
     assert not bench.expected_events and not bench.judged
     assert bench.fates == {FrameFate.SEGMENT: count}
+    await bench.check_rest()
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def check_full_frames_at_the_rate_of_the_wire(dut: Any) -> None:
+    """Each one is released, so the window moves: none is dropped, and nothing piles up."""
+    bench = await start(dut)
+    bench.write.delays = [0]
+    for sink in (bench.write.words, bench.events, bench.notes, bench.llp_events):
+        sink.set_pattern("always")
+    some, octets = (0, bench.config.qps - 1), bench.mtu - 40
+    for number in some:
+        await bench.begin(number, None)
+    await bench.quiet()
+    count = WINDOW // octets
+    for index in range(count):
+        for number in some:
+            bench.in_order(number, octets, index * octets)
+    released, last = 0, 0
+    while bench.wire or bench.medium.sends or bench.judged:
+        # Of the frame before, which is stored.
+        kept = bench.fates[FrameFate.SEGMENT]
+        if kept > released + 1:
+            await bench.cycles(STORED)
+            number = some[released % 2]
+            bench.expect(number, bench.connections[number].known.release(octets))
+            bench.releases.put({"connection": number, "relative": 1, "value": octets})
+            released += 1
+        await RisingEdge(dut.clk)
+        if bench.medium.sends:
+            last = bench.cycle
+    await bench.quiet()
+    assert bench.fates == {FrameFate.SEGMENT: 2 * count}
+    words = -(-(octets + 54) // 8)
+    dut._log.info("from the last octet until nothing moves: %d cycles", bench.cycle - last)
+    assert bench.cycle - last <= words + AFTER_LAST + QUIET
     await bench.check_rest()
 
 
