@@ -4,7 +4,8 @@ A `CycleTime` lets cycles pass at both alike, and only while the program waits, 
 Nothing is lost, frames take the time of 10 Gb/s Ethernet with preamble, FCS and gap, and memory
 answers as in all figures. A rate is that between the first and the last of some completions: at the
 sender, whose Write is complete when TCP has taken it, or at the receiver, which is told of a Write
-by Immediate Data. Cycles are counted in steps of `STEP`.
+by Immediate Data. Of many QPs, whose Writes are under way at once, it is that of all octets, from
+when they are posted on. Cycles are counted in steps of `STEP`.
 """
 
 import contextlib
@@ -52,7 +53,7 @@ WRITES = 16
 
 WRITES_OF_MANY = 4
 UNCOUNTED = 4
-"""Completions of a QP before the first one that counts: slow start is over then."""
+"""Completions before the first one that counts, of one QP: slow start is over then."""
 
 SECONDS = 100.0
 """Of simulated time, after which a completion will not come."""
@@ -144,7 +145,8 @@ def _rates(
     together, while both receive.
     """
     with _pair(count, octets, mtu) as (time, here, there):
-        total, uncounted = count * writes, UNCOUNTED * count if count == 1 else count
+        total, uncounted = count * writes, UNCOUNTED if count == 1 else 0
+        begin = time.cycles
         watched = [here.sends, there.receives, *([here.receives] if duplex else [])]
         _post(here, there, writes, octets)
         if duplex:
@@ -152,7 +154,14 @@ def _rates(
         with ThreadPoolExecutor(len(watched)) as pool:
             jobs = [pool.submit(_counted, time, cq, total, uncounted) for cq in watched]
             sent, *received = (job.result() for job in jobs)
+    if count > 1:
+        return rate_from(begin, sent, octets), rate_from(begin, received[0], octets)
     return rate([sent], octets), rate(received, octets)
+
+
+def rate_from(begin: int, completions: Sequence[int], octets: int) -> float:
+    """Octets per cycle from a cycle on, until the last completion."""
+    return len(completions) * octets / (completions[-1] - begin)
 
 
 def rate(completions: Sequence[Sequence[int]], octets: int) -> float:

@@ -19,10 +19,11 @@ class ReceiveRing(wiring.Component):
     is `raw` leaves as it came. The note of a job leaves when the job is taken, with the number of
     its commands: `done` of `write` belongs to the notes in order.
 
-    One word per cycle; a frame costs its words, one cycle, and one more if its octets fill a word
-    more in memory than in the frame. A job without a frame costs one cycle. From a job with a frame
-    to its write command 1 cycle; from the first word with octets to its word in memory 2, or 3 if
-    it has to be joined with the next one.
+    One word per cycle; a frame costs its words, and one cycle more if its octets fill a word more
+    in memory than in the frame, or if none of its words stands before them. A job without a frame
+    costs nothing: it is taken while words of the frame before it move. From a job with a frame to
+    its write command 1 cycle; from the first word with octets to its word in memory 2, or 3 if it
+    has to be joined with the next one.
 
     While memory, `note` or `raw` is not taken, the frame waits where it is, and all others after
     it. Addresses wrap by jobs, not here.
@@ -85,12 +86,21 @@ class ReceiveRing(wiring.Component):
         octets = Signal(OCTETS_BITS)  # of a raw frame
         writes = Signal()
         begin = Signal()
+        header = Signal()  # the first word of the frame has no octets that are written
         m.d.comb += [
             writes.eq(~job.raw & (job.octets != 0)),
             reads.eq((lane + job.octets + 7)[3:]),
             fills.eq((target + job.octets + 7)[3:]),
-            self.job.ready.eq(begin & ~command.valid & ~self.note.valid),
+            header.eq(~job.raw & ((job.skip[3:] != 0) | (job.octets == 0))),
+            # One without a frame says its note, and no more.
+            self.job.ready.eq(((begin & ~command.valid) | ~job.frame) & ~self.note.valid),
         ]
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += [
+                self.note.valid.eq(job.settle),
+                self.note.p.writes.eq(Mux(writes, 1 + (job.wrapped != 0), 0)),
+                self.note.p.note.eq(job.note),
+            ]
 
         # Words with octets, turned; and how they fill words of memory.
         turned, previous = Signal(64), Signal(64)
@@ -120,10 +130,10 @@ class ReceiveRing(wiring.Component):
 
         ended = Signal()  # the last word with octets was the last of the frame
         with m.FSM(init="TAKE"):
-            with m.State("TAKE"):  # the next job
+            with m.State("TAKE"):  # the next job, and a word of its frame that is dropped
+                dropped = frames.valid & header
                 m.d.comb += begin.eq(1)
                 m.d.sync += [
-                    skips.eq(job.skip[3:]),
                     left.eq(reads),
                     rotation.eq(target - lane),
                     primes.eq(target < lane),
@@ -132,25 +142,24 @@ class ReceiveRing(wiring.Component):
                     fills_rest.eq((job.wrapped + 7)[3:]),
                     octets.eq(job.octets),
                 ]
-                with m.If(self.job.valid & self.job.ready):
+                with m.If(self.job.valid & self.job.ready & job.frame):
+                    m.d.comb += frames.ready.eq(header)
                     m.d.sync += [
-                        self.note.valid.eq(job.settle),
-                        self.note.p.writes.eq(Mux(writes, 1 + (job.wrapped != 0), 0)),
-                        self.note.p.note.eq(job.note),
                         command.valid.eq(writes),
                         command.p.address.eq(job.address),
                         command.p.octets.eq(job.octets - job.wrapped),
                         rest.eq(writes & (job.wrapped != 0)),
                         ring.eq(job.ring),
                         wrapped.eq(job.wrapped),
+                        skips.eq(job.skip[3:] - dropped),
                     ]
-                    with m.If(job.frame & job.raw):
+                    with m.If(job.raw):
                         m.next = "RAW"
-                    with m.Elif(job.frame & writes):
+                    with m.Elif(writes):
                         m.next = "SKIP"
-                        with m.If(job.skip[3:] == 0):
+                        with m.If(job.skip[3:] == dropped):
                             m.next = "MOVE"
-                    with m.Elif(job.frame):
+                    with m.Elif(~(dropped & frames.p.last)):
                         m.next = "DROP"
             with m.State("SKIP"):  # words before those with octets
                 m.d.comb += frames.ready.eq(1)

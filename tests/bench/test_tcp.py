@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.tcp import rate
+from bench.tcp import rate, rate_from
 
 
 def test_one_receiver_counts_from_its_first_completion_to_its_last():
@@ -17,3 +17,7 @@ def test_two_receivers_count_while_both_receive():
 def test_directions_that_were_never_under_way_at_once_have_no_rate():
     with pytest.raises(RuntimeError, match="one direction had ended"):
         rate([[100, 200], [200, 300]], 60)
+
+
+def test_many_qps_count_from_when_they_begin():
+    assert rate_from(100, [200, 300, 500], 60) == 3 * 60 / 400

@@ -27,6 +27,12 @@ BUDGET = 230
 PAUSE = 600
 """Cycles between commands while bare ACKs come: each of those leaves them half a cycle."""
 
+WINDOW = 60_000
+"""Octets that come on each of two connections in full frames: no window ends before."""
+
+STORED = 40
+"""Cycles from the fate of a frame until its job waits for `ReceiveRing`, and somewhat more."""
+
 AFTER_LAST = 100
 """Cycles from the beginning of the last bare ACK to its event, and somewhat more."""
 
@@ -160,6 +166,50 @@ async def check_bare_acks_at_the_rate_of_the_wire(dut: Any) -> None:
     await bench.cycles(AFTER_LAST)
     assert not bench.expected_events and not bench.judged
     assert bench.fates == {FrameFate.SEGMENT: count}
+    await bench.check_rest()
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def check_full_frames_at_the_rate_of_the_wire(dut: Any) -> None:
+    """Each one is released, so the window moves: none is dropped, and nothing piles up."""
+    bench = await start(dut)
+    bench.write.delays = [0]
+    for sink in (bench.write.words, bench.events, bench.notes, bench.llp_events):
+        sink.set_pattern("always")
+    some, octets = (0, bench.config.qps - 1), bench.mtu - 40
+    for number in some:
+        await bench.begin(number, None)
+    await bench.quiet()
+    count = WINDOW // octets
+    for index in range(count):
+        for number in some:
+            bench.in_order(number, octets, index * octets)
+    released = 0
+    cycles = dict.fromkeys(("octets", "stored"), 0)  # of the last ones
+
+    async def watch() -> None:
+        while True:
+            await RisingEdge(dut.clk)
+            if dut.rx__tvalid.value:
+                cycles["octets"] = bench.cycle
+            if dut.write__data__valid.value and dut.write__data__ready.value:
+                cycles["stored"] = bench.cycle
+
+    cocotb.start_soon(watch())
+    while bench.wire or bench.medium.sends or bench.judged:
+        # Of the frame before, which is stored.
+        kept = bench.fates[FrameFate.SEGMENT]
+        if kept > released + 1:
+            await bench.cycles(STORED)
+            number = some[released % 2]
+            bench.expect(number, bench.connections[number].known.release(octets))
+            bench.releases.put({"connection": number, "relative": 1, "value": octets})
+            released += 1
+        await RisingEdge(dut.clk)
+    await bench.quiet()
+    assert bench.fates == {FrameFate.SEGMENT: 2 * count}
+    # The front, the lookup, the processor, and the words.
+    assert cycles["stored"] - cycles["octets"] <= 35 + -(-(octets + 54) // 8)
     await bench.check_rest()
 
 

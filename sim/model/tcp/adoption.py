@@ -40,6 +40,7 @@ def adopt(record: Record, now: int, adoption: Adoption) -> None:
     sender.adopt_window(adoption.window, adoption.window_from, adoption.send_shift)
     receiver.initial = sequence.add(adoption.next_received, -1)
     receiver.adopt(adoption.receive_shift, adoption.receive_window, adoption.sack)
+    sender.permit_sack(receiver.sack)
     record.keep_alive.heard(now)
     record.state = State.ESTABLISHED
     sender.establish(now, adoption.round_trip, adoption.syn_losses)

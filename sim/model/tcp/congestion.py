@@ -79,23 +79,29 @@ class Congestion:
             self._expired_at = None
         return verdict
 
-    def duplicate(self, una: int, following: int, maximum: int) -> Verdict:
-        """A duplicate ACK; ``following`` is SND.NXT."""
+    def duplicate(self, una: int, following: int, maximum: int, *, told: bool = False) -> Verdict:
+        """A duplicate ACK; ``following`` is SND.NXT. ``told``: it says as much as three."""
         self.duplicates += 1
+        lost = 1 if told else DUPLICATES
         self.extra = 0
         if self.recovering:
             self.cwnd += self.smss
-        elif self.duplicates < DUPLICATES:
+        elif self.duplicates < lost:
             # RFC 3042: one new segment for each; none while old data is sent again.
             self.extra = self.duplicates * self.smss if following == maximum else 0
-        elif self.duplicates == DUPLICATES and una - 1 > self.recover:
+        elif (told or self.duplicates == DUPLICATES) and una - 1 > self.recover:
             flight = maximum - una - self._limited
             self.ssthresh = max(flight // 2, 2 * self.smss)
             self.recover = maximum - 1
-            self.cwnd = self.ssthresh + DUPLICATES * self.smss
+            self.cwnd = self.ssthresh + lost * self.smss
             self.recovering = self._first_partial = True
             return Verdict(retransmit=True)
         return Verdict()
+
+    def repaired(self, flight: int) -> None:
+        """A probe repaired the loss of one segment: as after fast recovery (RFC 8985, 7.4.2)."""
+        self.cwnd = self.ssthresh = max(flight // 2, 2 * self.smss)
+        self._counted = 0
 
     def sent_new(self, count: int) -> None:
         """New data went out: RFC 5681, 3.2 step 2 leaves out of FlightSize what was lent."""

@@ -55,6 +55,7 @@ def take_syn(record: Record, now: int, segment: Segment) -> None:
     else:
         receiver.shift = 0
     receiver.sack = receiver.sack and options.sack_permitted
+    sender.permit_sack(receiver.sack)
     record.peer_mss = options.mss
     sender.smss = effective_mss(record.path_mtu.estimate, options.mss)
     sender.set_window(segment, 0)

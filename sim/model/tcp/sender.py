@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from stagecoach.sim.model.tcp import sequence
 from stagecoach.sim.model.tcp.congestion import Congestion
+from stagecoach.sim.model.tcp.loss_probe import LossProbe
 from stagecoach.sim.model.tcp.path_mtu import MSS_DEFAULT
 from stagecoach.sim.model.tcp.rto import AFTER_LOST_SYN_US, RetransmissionTimeout
 from stagecoach.sim.model.tcp.segment import NO_FLAGS, Flags, Segment
@@ -38,6 +39,7 @@ class Sender:
         self.congestion = self._new_congestion()
         self.retransmit_at: int | None = None
         self.persist_at: int | None = None
+        self.loss_probe = LossProbe()
         self._queue = bytearray()
         # Positions where bytes that belong together begin or end, of those not acknowledged.
         self._bounds: list[int] = []
@@ -105,6 +107,7 @@ class Sender:
         self._sent_at = self._since = now
         if measured is not None:
             self.rto.sample(measured)
+            self.loss_probe.measured = True
         lost = syn_losses > self._settings.forgiven_syns
         # RFC 5681, 3.1 and RFC 6928, 2.
         self.congestion = self._new_congestion(self.smss if lost else 0)
@@ -119,13 +122,29 @@ class Sender:
 
     # Acknowledgments.
 
+    def permit_sack(self, permitted: bool) -> None:
+        """Whether both ends permit SACK: a probe of the tail needs it (RFC 8985, 3)."""
+        self.loss_probe.permitted = permitted and self._settings.loss_probe
+
     def take_ack(self, now: int, segment: Segment, ack: int) -> None:
         """The ACK field, at position ``ack``, and the window of a segment."""
-        if ack > self.una:
+        una, flight, probe = self.una, self.max - self.una, self.loss_probe
+        repeats = ack == una and self._is_duplicate(segment)
+        if ack > una:
             self._acknowledged(now, ack)
-        elif ack == self.una < self.max and self._is_duplicate(segment):
-            if self.congestion.duplicate(self.una, self.next, self.max).retransmit:
+        elif repeats and una < self.max:
+            # RFC 8985, 7.4.1: what the probe overtook is lost. Without RACK the ACK that says so
+            # is a third duplicate.
+            told = probe.again and probe.end is not None and una < probe.end
+            if self.congestion.duplicate(una, self.next, self.max, told=told).retransmit:
                 self._resend(now)
+        blocks = tuple(
+            (self.position(first), self.position(end)) for first, end in segment.options.sack
+        )
+        if probe.repaired(ack, duplicate=repeats, blocks=blocks):
+            self.congestion.repaired(flight)
+        if ack > una:
+            self._schedule_probe(now)
         if ack >= self.una:
             self._update_window(now, segment)
 
@@ -141,6 +160,7 @@ class Sender:
         if self._timed and ack >= self._timed[0]:
             self.rto.sample(now - self._timed[1])
             self._timed = None
+            self.loss_probe.measured = True
         data = min(ack, self.end)
         del self._queue[: data - self._base]
         self._base = data
@@ -149,9 +169,9 @@ class Sender:
         self.next = max(self.next, ack)
         self._since, self.retries, self._probe = now, 0, -1
         if not self.outstanding:
-            self.retransmit_at = None
+            self.retransmit_at = self.loss_probe.at = None
         elif verdict.restart_timer:
-            self.retransmit_at = now + self.rto.microseconds
+            self.retransmit_at, self.loss_probe.at = now + self.rto.microseconds, None
         if verdict.retransmit:
             self._resend(now)
 
@@ -216,12 +236,12 @@ class Sender:
 
     def _transmit(self, now: int, position: int, count: int, fin: bool) -> None:
         """Send data at ``position``; old data stops the measurement (Karn)."""
-        end = position + count + fin
-        if position < self.highest:
+        end, new = position + count + fin, position >= self.highest
+        if not new:
             self._timed = None
         else:
             self.congestion.sent_new(count)
-            if self._timed is None:
+            if self._timed is None and self._measures():
                 self._timed = end, now
         if not self.outstanding:
             self._since, self.retries = now, 0
@@ -230,6 +250,8 @@ class Sender:
         if self.retransmit_at is None:
             self.retransmit_at = now + self.rto.microseconds
         self._emit_data(now, position, count, fin)
+        if new:
+            self._schedule_probe(now)
 
     def _emit_data(self, now: int, position: int, count: int, fin: bool) -> None:
         start = position - self._base
@@ -239,10 +261,71 @@ class Sender:
         self._emit(now, position, flags | (Flags.FIN if fin else NO_FLAGS), payload)
         self._sent_at = now
 
+    # The tail (RFC 8985, 7).
+
+    def _schedule_probe(self, now: int) -> None:
+        """Restart the timer of the probe (7.2), if one may be sent."""
+        probe = self.loss_probe
+        if not probe.ready or not self.outstanding or self.rto.srtt8 is None:
+            return
+        if self.congestion.duplicates:
+            return  # something after a gap was taken
+        at = now + (self.rto.srtt8 >> 2)
+        if self._is_one_segment():
+            at += self._settings.delayed_ack
+        probe.at = min(at, self._expiry())
+
+    def _measures(self) -> bool:
+        """Whether a round trip may be measured."""
+        return True
+
+    def _is_one_segment(self) -> bool:
+        """Whether no more is outstanding, so that its ACK may be delayed."""
+        return self.max - self.una <= self.smss
+
+    def _expiry(self) -> int:
+        """When the retransmission timer would expire."""
+        assert self.retransmit_at is not None
+        return self.retransmit_at
+
+    def probe_tail(self, now: int) -> None:
+        """The timer of the probe (7.3): what was not sent, or the last segment again."""
+        probe = self.loss_probe
+        probe.at = None
+        if probe.ready:
+            following = self._tail_is_new(now)
+            again = following is None
+            if following is None:
+                position, count = self._last_segment()
+                fin = self.closing and position + count == self.end < self.max
+                self._transmit(now, position, count, fin)
+            else:
+                self.next = following
+            probe.sent(self.max, again=again)
+        self.retransmit_at = now + self.rto.microseconds
+
+    def _tail_is_new(self, now: int) -> int | None:
+        """Send what follows, as far as the peer's window goes, and measure it; where it ends."""
+        room = self.una + self.window - self.next
+        count = min(self._full(self.next), self.end - self.next, room)
+        if count <= 0 or self.next != self.max:
+            return None
+        self._timed = None
+        self._transmit(now, self.next, count, False)
+        return self.next + count
+
+    def _last_segment(self) -> tuple[int, int]:
+        """Where the segment before SND.MAX begins, and its bytes."""
+        position, end = self.una, min(self.max, self.end)
+        while position + self._full(position) < end:
+            position += self._full(position)
+        return position, end - position
+
     # Loss.
 
     def _resend(self, now: int) -> int:
         """The first segment that is not acknowledged, whatever the windows are; its end."""
+        self.loss_probe.lost()
         count = min(self._full(self.una), self.end - self.una, self.max - self.una)
         fin = self.closing and self.una + count == self.end < self.max
         self._transmit(now, self.una, count, fin)
@@ -257,6 +340,7 @@ class Sender:
         self.rto.expire()
         self.retries += 1
         self.retransmit_at = now + self.rto.microseconds
+        self.loss_probe.at = None
         self.congestion.expire(self.una, self.max)
         self.next = self._resend(now)
 
@@ -286,4 +370,4 @@ class Sender:
 
     def stop(self) -> None:
         """No timer runs any more."""
-        self.retransmit_at = self.persist_at = None
+        self.retransmit_at = self.persist_at = self.loss_probe.at = None

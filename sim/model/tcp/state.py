@@ -55,8 +55,9 @@ class Settings:
     after which the connection ends. keep_alive: idle time before the first probe, None is off
     (RFC 9293, MUST-25). forgiven_syns: SYN retransmissions that leave the initial window as it is
     (RFC 6928, 2); large_initial_window False is that of RFC 5681. path_mtu_floor: least MTU that
-    a router is believed. reports: whether soft errors are told (SHLD-20). challenge_limit,
-    challenge_period: of RFC 5961, 7.
+    a router is believed. reports: whether soft errors are told (SHLD-20). loss_probe: whether a
+    tail is probed (RFC 8985, 7), if SACK is permitted. challenge_limit, challenge_period: of
+    RFC 5961, 7.
     """
 
     mss: int = 1460
@@ -79,6 +80,7 @@ class Settings:
     large_initial_window: bool = True
     path_mtu_floor: int = 552
     reports: bool = True
+    loss_probe: bool = False
     challenge_limit: int = 10
     challenge_period: int = 5_000_000
 

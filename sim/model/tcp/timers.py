@@ -13,6 +13,7 @@ def next_deadline(record: Record) -> int | None:
         record.syn_at,
         record.sender.retransmit_at,
         record.sender.persist_at,
+        record.sender.loss_probe.at,
         record.receiver.ack_at,
         _alive_at(record),
         record.path_mtu.raise_at,
@@ -29,8 +30,11 @@ def expire(record: Record, now: int) -> None:
         _tell_r1(record, record.syn_losses)
     retransmits = _due(record.sender.retransmit_at, now)
     probes = _due(record.sender.persist_at, now)
-    if (retransmits or probes) and record.sender.is_given_up(now):
+    tail = _due(record.sender.loss_probe.at, now)
+    if (retransmits or probes or tail) and record.sender.is_given_up(now):
         record.end(Cause.TIMED_OUT)
+    elif tail:
+        record.sender.probe_tail(now)
     elif retransmits:
         record.sender.expire(now)
         _tell_r1(record, record.sender.retries)
