@@ -26,7 +26,7 @@ NETWORK_INTERFACE = Register(
     {
         "digest": Field(0, 32),
     },
-    0x3E6E18D9,
+    0x63C895E3,
 )
 NETWORK_SIZES = Register(
     0x40C,
@@ -401,7 +401,7 @@ TCP_FLAGS = Register(
 TCP_INFO_WORD = Register(
     0x570,
     {
-        "word": Field(0, 4),
+        "word": Field(0, 5),
     },
 )
 TCP_INFO = Register(

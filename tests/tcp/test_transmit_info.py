@@ -75,9 +75,9 @@ async def check_words_of_a_state(dut: Any) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_words_that_are_kept(dut: Any) -> None:
-    """Each a cycle after its number; the last two are those that are settled now."""
+    """Each a cycle after its number; then those that are settled now, and counts as they are."""
     rng = seeded_random()
-    dut.write.value = dut.read.value = 0
+    dut.write.value = dut.read.value = dut.shown.value = 0
     await start_clock_and_reset(dut)
     kept = {}
     for place in rng.sample(range(SENDING_WORDS), SENDING_WORDS):
@@ -91,11 +91,22 @@ async def check_words_that_are_kept(dut: Any) -> None:
         place = rng.randrange(len(CONNECTION_INFO))
         dut.read.value = place
         dut.word.value = rng.getrandbits(32)
-        await RisingEdge(dut.clk)
+        counted = rng.getrandbits(32)
+        if place >= SENDING_WORDS + 2:
+            await RisingEdge(dut.clk)
+            assert int(dut.count.value) == place - SENDING_WORDS - 2
+            for shown in (0,) * rng.randrange(3) + (1,):
+                dut.shown.value = shown
+                dut.counted.value = counted if shown else rng.getrandbits(32)
+                await RisingEdge(dut.clk)
+            dut.shown.value = 0
+        else:
+            await RisingEdge(dut.clk)
         dut.settled.value = rng.getrandbits(SETTLED.size)
+        dut.counted.value = rng.getrandbits(32)
         await RisingEdge(dut.clk)
-        wanted = {**kept, SENDING_WORDS: number, SENDING_WORDS + 1: edge}
-        assert int(dut.value.value) == wanted[place]
+        settled = {SENDING_WORDS: number, SENDING_WORDS + 1: edge}
+        assert int(dut.value.value) == {**kept, **settled}.get(place, counted)
 
 
 def test_transmit_info() -> None:
