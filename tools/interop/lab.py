@@ -69,7 +69,7 @@ class Lab:
         """
         device = []
         if self.way.transport == OWN:
-            wire = f"sim://?wire=unix:{self.guest.wire}&ip={_OURS}/24"
+            wire = f"sim://?wire=unix:{self.guest.wire}&ip={_OURS}/24&tcp=reference"
             device = ["--device", f"{wire}&loss={self.way.loss}&seed={self.seed}"]
         job = host.start(*arguments, *device, folder=self.folder, program=program)
         try:
