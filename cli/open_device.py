@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,14 +33,21 @@ def progress_bar() -> Iterator[Progress]:
         yield bar
 
 
-def built_device(bar: Progress, trace: bool = False) -> Path:
-    """The built device, from the cache or new. Without a bar lines tell of a build."""
+def built_device(
+    bar: Progress, build: Callable[..., Path] | None = None, *, trace: bool = False
+) -> Path:
+    """The built device, from the cache or new. Without a bar lines tell of a build.
+
+    `build` builds another one than `build_device`, with its arguments.
+    """
     from stagecoach.sim.build import build_device
     from stagecoach.sim.build_report import told
 
+    build = build or build_device
+
     if bar.disable:
         with told(None) as report:
-            return build_device(trace=trace, progress=report)
+            return build(trace=trace, progress=report)
     what = "build the device" + (" with waveform" if trace else "")
     task = bar.add_task(what, total=None)
 
@@ -53,7 +60,7 @@ def built_device(bar: Progress, trace: bool = False) -> Path:
                 task, description=f"{what}: compile", completed=int(count[1]), total=int(count[2])
             )
 
-    library = build_device(trace=trace, progress=show)
+    library = build(trace=trace, progress=show)
     bar.remove_task(task)
     return library
 
@@ -83,4 +90,4 @@ def open_device(locator: Locator, host: str = "") -> SimulatedDevice | SerialDev
     """
     require_host(host, locator)
     with progress_bar() as bar:
-        return locator.open(library=lambda: built_device(bar))
+        return locator.open(library=lambda build=None: built_device(bar, build))

@@ -53,10 +53,11 @@ class Locator:
         return self.port is None and not self.is_card
 
     def open(
-        self, *, library: Callable[[], Path] | None = None, record: bool = False, **simulation: Any
+        self, *, library: Callable[..., Path] | None = None, record: bool = False, **simulation: Any
     ) -> Any:
         """Opens it: a `Transport`. `library`, which is called for a simulated device only, and
-        `simulation` are options of that.
+        `simulation` are options of that. A network card gives `library` a function that builds it,
+        with arguments as those of `sim.build.build_device`.
         """
         if self.is_card:
             return _transport(NETWORK_CARD)(self.text, library=library, record=record, **simulation)

@@ -26,7 +26,7 @@ NETWORK_INTERFACE = Register(
     {
         "digest": Field(0, 32),
     },
-    0x823A745C,
+    0x34C3DB03,
 )
 NETWORK_SIZES = Register(
     0x40C,
@@ -402,7 +402,7 @@ TCP_FLAGS = Register(
 TCP_INFO_WORD = Register(
     0x570,
     {
-        "word": Field(0, 4),
+        "word": Field(0, 5),
     },
 )
 TCP_INFO = Register(

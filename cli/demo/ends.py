@@ -122,7 +122,7 @@ def _load(job: Job) -> Any:
 
 def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
     """Listens, gives memory, checks what was written there."""
-    device = job.sink_device.open(library=lambda: job.sink_library)
+    device = job.sink_device.open(library=lambda *_: job.sink_library)
     with End(device) as end, _errors_told_first(report):
         with cm.listen(end.context, job.host) as listener:
             report(Report(port=listener.port))
@@ -216,7 +216,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
     length = len(buffer)
     waves = {"trace_path": job.waves} if job.source_device.is_simulated else {}
     record = not job.source_device.is_card
-    device = job.source_device.open(library=lambda: job.source_library, record=record, **waves)
+    device = job.source_device.open(library=lambda *_: job.source_library, record=record, **waves)
     with End(device) as end, _errors_told_first(report):
         meter = _Meter(end, device, report)
         file_mr = end.register(buffer, AccessFlags.LOCAL_WRITE)

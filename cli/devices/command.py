@@ -57,16 +57,21 @@ def find_devices(named: Iterable[Locator], baud: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _simulated() -> dict[str, Any]:
-    """The simulated device; it is not built only to be listed."""
+def _if_built(build: Callable[..., Path]) -> Path:
+    """A device is not built only to be listed."""
 
     def refuse(step: str) -> None:
         raise _NotBuilt("not built: the first command that uses it does that")
 
+    return build(progress=refuse)
+
+
+def _simulated() -> dict[str, Any]:
+    """The simulated device."""
     built: dict[str, Any] = dataclasses.asdict(RnicConfig())
     try:
         with extra_named():
-            library = build_device(progress=refuse)
+            library = _if_built(build_device)
     except (BuildError, CacheError, StagecoachError) as error:
         words = str(error).splitlines()[0]
         row: dict[str, Any] = {"device": SIMULATION, "kind": SIMULATION, "state": words}
@@ -76,7 +81,7 @@ def _simulated() -> dict[str, Any]:
 
 
 def _ask(
-    locator: Locator, text: str | None = None, library: Callable[[], Path] | None = None
+    locator: Locator, text: str | None = None, library: Callable[..., Path] = _if_built
 ) -> dict[str, Any]:
     kind = NETWORK_CARD if locator.is_card else SIMULATION if locator.is_simulated else "serial"
     row: dict[str, Any] = {"device": text or locator.text, "kind": kind}
@@ -85,7 +90,7 @@ def _ask(
         with Context(device) as context:
             attr = context.query_device()
         found = device.info
-    except (StagecoachError, OSError) as error:
+    except (BuildError, CacheError, StagecoachError, OSError) as error:
         return row | {"state": str(error).splitlines()[0]}
     row["state"] = "ready"
     if "clock_hz" in found:

@@ -64,7 +64,7 @@ def measure_at(plan: Plan, address: str, port: int, locator: Locator = SIMULATED
     """
     require_host(address, locator)
     with progress_bar() as bar:
-        device = locator.open(library=lambda: built_device(bar))
+        device = locator.open(library=lambda build=None: built_device(bar, build))
         total = sum(plan.messages_of(size) + plan.latency_messages for size in plan.sizes)
         task = bar.add_task(f"perf {plan.operation.name}", total=total)
 

@@ -156,6 +156,11 @@ class End:
             self._received += self._receives_in(self.completions())
         self._received -= 1
 
+    def await_receives(self, messages: int) -> None:
+        """Waits for so many completions of receives of the measured QPs. Raises as above."""
+        while messages > 0:
+            messages -= self._receives_in(self.completions())
+
     @staticmethod
     def _receives_in(found: list[WC]) -> int:
         return sum(each.opcode == WCOpcode.RECV for each in found)

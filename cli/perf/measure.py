@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stagecoach.cli.perf.end import End
 from stagecoach.cli.perf.flow import run
 from stagecoach.cli.perf.latency import Latencies
-from stagecoach.cli.perf.notes import Asked, Part
+from stagecoach.cli.perf.notes import Asked, Part, Receives
 from stagecoach.cli.perf.operations import Remote
 from stagecoach.cli.perf.pingpong import Player
 from stagecoach.cli.perf.result import Point
@@ -29,6 +29,7 @@ class Meter:
         self._plan = plan
         self._remote = remote
         self._progress = progress
+        self._taken = 0  # messages since the last note that the server does not wait for by itself
 
     def measure(self, size: int) -> Point:
         """Throughput and latency for a size.
@@ -50,11 +51,13 @@ class Meter:
             cycles = self._both_ways(requests, size, messages)
         else:
             cycles = run(self._end, requests, messages, plan.depth, self._progress)
+            self._taken = messages
         self._prepare(plan.latency_messages)
         if plan.pingpong:
             latencies = self._half_round_trips(size)
         else:
             latencies = [self._latency(requests[0]) for _ in range(plan.latency_messages)]
+            self._taken = plan.latency_messages
         return Point(
             size=size,
             messages=messages * plan.directions,
@@ -66,8 +69,9 @@ class Meter:
 
     def _prepare(self, messages: int) -> None:
         """Has the server post receives for as many messages on each QP, if they take any."""
-        number = messages if self._plan.operation.takes_receive else 0
-        self._end.send(number)
+        takes = self._plan.operation.takes_receive
+        self._end.send(Receives(messages, self._taken).note if takes else 0)
+        self._taken = 0
         self._end.receive()
 
     def _both_ways(self, requests: list[SendWR], size: int, messages: int) -> int:

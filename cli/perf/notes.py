@@ -1,6 +1,8 @@
 """Notes by which the client asks the server to take part: numbers of 64 bits.
 
-Others are receives to be posted on each QP. All are sent back when the server is ready.
+Others say how many receives are to be posted on each QP, and how many messages have left that took
+receives before. Those may come later than the note, which has a connection of its own. All are sent
+back when the server is ready.
 """
 
 from dataclasses import dataclass
@@ -32,6 +34,24 @@ class Asked:
     def note(self) -> int:
         """The note that asks for it."""
         return self.part << _KIND_AT | self.messages << _MESSAGES_AT | self.size
+
+
+@dataclass(frozen=True)
+class Receives:
+    """To be posted on each QP: `posted`, when so many messages of all QPs have come: `taken`."""
+
+    posted: int
+    taken: int
+
+    @property
+    def note(self) -> int:
+        """The note that asks for it."""
+        return self.taken << _MESSAGES_AT | self.posted
+
+
+def parse_receives(note: int) -> Receives:
+    """What a note asks for that asks for no part."""
+    return Receives(note & ((1 << _MESSAGES_AT) - 1), note >> _MESSAGES_AT)
 
 
 def parse_note(note: int) -> Asked | None:

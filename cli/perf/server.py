@@ -7,7 +7,7 @@ from typing import Any
 
 from stagecoach.cli.perf.end import FOREVER, End
 from stagecoach.cli.perf.flow import run
-from stagecoach.cli.perf.notes import END, Asked, Part, parse_note
+from stagecoach.cli.perf.notes import END, Asked, Part, parse_note, parse_receives
 from stagecoach.cli.perf.operations import Operation, Remote
 from stagecoach.cli.perf.pingpong import Player
 from stagecoach.cli.perf.settings import PerfError, ServerPlan, pack_remote
@@ -123,16 +123,20 @@ def _plan(request: ConnectionRequest, operation: Operation) -> ServerPlan:
 
 def _post_receives(end: End, plan: ServerPlan, operation: Operation) -> None:
     receive = RecvWR(0, [SGE(end.mr.addr, plan.octets, end.mr.lkey)])
-    while (number := end.receive(FOREVER)) != END:
-        if plan.back is not None and (asked := parse_note(number)) is not None:
+    while (note := end.receive(FOREVER)) != END:
+        if plan.back is not None and (asked := parse_note(note)) is not None:
             _take_part(end, plan, operation, plan.back, asked)
             continue
-        if number > plan.receives:
-            raise PerfError(f"the client wants {number} receives; announced: {plan.receives}")
-        for qp in end.qps if number else []:
-            qp.post_recv(*[receive] * (number - qp.receives_posted))
+        wanted = parse_receives(note)
+        if wanted.posted > plan.receives:
+            raise PerfError(
+                f"the client wants {wanted.posted} receives; announced: {plan.receives}"
+            )
+        end.await_receives(wanted.taken)
+        for qp in end.qps if wanted.posted else []:
+            qp.post_recv(*[receive] * (wanted.posted - qp.receives_posted))
         end.take()
-        end.send(number)
+        end.send(note)
 
 
 def _take_part(

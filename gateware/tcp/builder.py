@@ -84,6 +84,7 @@ class Builder(wiring.Component):
     job: `sum` is that of the payload, and means nothing without. store, ring: words of payload,
         from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`. ask,
         ranges: as those of `SackBlocks`. frame: to `FrameOutput`.
+    sent, again, sent_connection: a pulse, the last word of a segment leaves for `frame`.
     """
 
     def __init__(self, connections: int = 64):
@@ -105,6 +106,9 @@ class Builder(wiring.Component):
                 "ask": Out(stream.Signature(bits)),
                 "ranges": In(ranges_layout()),
                 "frame": Out(stream.Signature(FRAME_BEAT)),
+                "sent": Out(1),
+                "again": Out(1),
+                "sent_connection": Out(bits),
             }
         )
 
@@ -248,7 +252,14 @@ class Builder(wiring.Component):
         rest = Signal(64 - 8 * _SHARED)
         free = Signal()
         frame, done = self.frame.p, Signal()
-        m.d.comb += [free.eq(~self.frame.valid | self.frame.ready), self.job.ready.eq(done)]
+        m.d.comb += [
+            free.eq(~self.frame.valid | self.frame.ready),
+            self.job.ready.eq(done),
+            # A job is dropped before its first word, or never.
+            self.sent.eq(done & ~drops),
+            self.again.eq(job.again),
+            self.sent_connection.eq(job.connection),
+        ]
         with m.If(self.frame.ready):
             m.d.sync += self.frame.valid.eq(0)
         with m.If(step):

@@ -16,6 +16,7 @@ from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.mpa.ports import LlpSignature
 from stagecoach.gateware.stream.fork import Fork
 from stagecoach.gateware.tcp.builder import HeaderRow
+from stagecoach.gateware.tcp.connection_counts import ConnectionCounts
 from stagecoach.gateware.tcp.connection_info import ConnectionInfo
 from stagecoach.gateware.tcp.driver_notices import DriverNotices
 from stagecoach.gateware.tcp.engine_fence import EngineFence
@@ -82,7 +83,7 @@ class TcpEngine(wiring.Component):
         side, and then an attachment, may follow.
     fence_start, fence_busy: of `EngineFence`.
     info_done: a pulse, the words of an INFO are there. info_word, info: of `ConnectionInfo`.
-    info_read: for which connection its last word is.
+    info_read: for which connection its words are that INFO does not keep.
     queue, slots, queue_consumer, slot_consumer, receive_enable, receive_idle, interrupt, dropped:
         of `RawReceive`. frames, producer, consumer, transmit_enable, transmit_idle, refused: of
         `RawTransmit`. failed: a pulse, of one of both, or both.
@@ -278,6 +279,7 @@ class TcpEngine(wiring.Component):
         """Commands, what is set for all connections, INFO, and the fence."""
         receive, transmit = self.receive, self.transmit
         m.submodules.info = info = ConnectionInfo()
+        m.submodules.counts = counts = ConnectionCounts(self._config.qps)
         m.submodules.fence = fence = EngineFence(self._config.qps)
         for port, inner in (
             (self.receive_command, receive.command),
@@ -310,6 +312,18 @@ class TcpEngine(wiring.Component):
             self.info.eq(info.value),
             self.info_done.eq(transmit.info_done),
             self.notices.connection_read.eq(self.info_read),
+            *(
+                getattr(counts, name).eq(getattr(side, name))
+                for side, names in (
+                    (receive, ("received", "received_connection")),
+                    (transmit, ("sent", "again", "sent_connection")),
+                )
+                for name in names
+            ),
+            counts.connection.eq(self.info_read),
+            counts.count.eq(info.count),
+            info.counted.eq(counts.word),
+            info.shown.eq(counts.shown),
             fence.start.eq(self.fence_start),
             self.fence_busy.eq(fence.busy),
             *(

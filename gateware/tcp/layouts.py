@@ -312,7 +312,7 @@ def send_job(connection_bits: int) -> data.StructLayout:
 
     sequence, octets: SEG.SEQ, and of the payload. sum: of the payload, if it is from the store.
     flags: `FLAGS`. blocks: SACK blocks may be in it (RFC 2018, 3). needed: it is sent also if the
-    peer knows all that it says.
+    peer knows all that it says. again: it begins with what was sent before.
     """
     return data.StructLayout(
         {
@@ -324,6 +324,7 @@ def send_job(connection_bits: int) -> data.StructLayout:
             "flags": FLAGS.size,
             "blocks": 1,
             "needed": 1,
+            "again": 1,
         }
     )
 

@@ -66,6 +66,7 @@ class ReceiveSide(wiring.Component):
     llp_event, llp_request, llp_answer, llp_release: of the LLP port.
     read, failed: of `LlpReceive`.
     begun: a pulse, all have taken the note of a connection that begins.
+    received, received_connection: a pulse, a segment of a connection is done, one of SEGMENT, too.
     began, ended: pulses, something begins and ends in a place.
     """
 
@@ -105,6 +106,8 @@ class ReceiveSide(wiring.Component):
                 "read": Out(ReadClient()),
                 "failed": Out(stream.Signature(bits)),
                 "begun": Out(1),
+                "received": Out(1),
+                "received_connection": Out(bits),
                 "began": Out(RECEIVE_PLACES),
                 "ended": Out(RECEIVE_PLACES),
             }
@@ -155,6 +158,7 @@ class ReceiveSide(wiring.Component):
             (self.failed, llp_receive.failed),
         ):
             wiring.connect(m, wiring.flipped(port), inner)
+        segment = demultiplexer.o
         m.d.comb += [
             front.mac.eq(self.mac),
             counters.valid.eq(front.ended),
@@ -172,6 +176,8 @@ class ReceiveSide(wiring.Component):
             llp_receive.attach.eq(self.attachment.valid),
             llp_receive.attachment.eq(self.attachment.payload),
             self.begun.eq(self.ended.note & path.o.p.note.begin),
+            self.received.eq(self.ended.segment & segment.p.found & ~segment.p.segment.raw),
+            self.received_connection.eq(segment.p.connection),
             self.began.ack.eq(path.queued),
             self.began.write.eq(path.began),
             self.ended.write.eq(path.ended),

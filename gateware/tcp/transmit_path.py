@@ -63,6 +63,7 @@ class TransmitPath(wiring.Component):
     header_write, header_connection, header_row, header_word: `write`, `connection`, `row` and
         `word` of the builder, and connection_read, settled, ask, ranges, frame as there.
     info_write, info_place, info_word, info_done: of the processor.
+    sent, again, sent_connection: of the builder.
     notices_wait: some do, from the cycle after the processor had told of one.
     began, ended: pulses, something begins and ends in a place.
     """
@@ -103,6 +104,9 @@ class TransmitPath(wiring.Component):
                 "info_place": Out(INFO_PLACE_BITS),
                 "info_word": Out(32),
                 "info_done": Out(1),
+                "sent": Out(1),
+                "again": Out(1),
+                "sent_connection": Out(bits),
                 "notices_wait": Out(1),
                 "began": Out(TRANSMIT_PLACES),
                 "ended": Out(TRANSMIT_PLACES),
@@ -197,6 +201,10 @@ class TransmitPath(wiring.Component):
             self.connection_read.eq(builder.connection_read),
             builder.settled.eq(self.settled),
             builder.ranges.eq(self.ranges),
+            *(
+                getattr(self, name).eq(getattr(builder, name))
+                for name in ("sent", "again", "sent_connection")
+            ),
         ]
         job = processor.job
         for name, begins, ends in (

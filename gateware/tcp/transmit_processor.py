@@ -287,6 +287,7 @@ class TransmitProcessor(wiring.Component):
             segment.answers.eq(answers),
             segment.stored.eq(stored),
             sends.i.payload.eq(segment.job),
+            sends.i.p.again.eq(~answers & ~new),
             takes.eq(sends.i.valid & sends.i.ready),
             self.job.p.connection.eq(connection),
             self.job.p.fpdu.eq(is_fpdu),

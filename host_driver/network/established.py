@@ -14,7 +14,7 @@ from stagecoach.host_driver.network.handshake import (
 from stagecoach.host_driver.network.icmp import Quoted
 from stagecoach.host_driver.network.ip_fields import IpFields
 from stagecoach.host_driver.network.ipv4 import HEADER_OCTETS as IPV4_OCTETS
-from stagecoach.host_driver.network.keep_alive import KeepAlive, Step, check_keep_alive
+from stagecoach.host_driver.network.keep_alive import KeepAlive, Step
 from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.path_mtu import PathMtus
 from stagecoach.host_driver.network.sequence import advance, distance
@@ -268,8 +268,6 @@ class EngineConnections:
 
         Raises `NetworkSettingsError`.
         """
-        if idle is not None:
-            check_keep_alive(self._port)
         now_us = self._port.now_us()
         connection.keep_alive = None if idle is None else KeepAlive(idle, now_us)
         self._port.wake()

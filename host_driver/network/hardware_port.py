@@ -41,7 +41,7 @@ from stagecoach.host_driver.transport.network import (
     FrameHead,
     NetworkHost,
 )
-from stagecoach.hw.interface.network_entries import NetworkFlags, NetworkKind
+from stagecoach.hw.interface.network_entries import FrameFate, NetworkFlags, NetworkKind
 
 MAXIMUM_FRAMES = 1024
 """Frames that the driver keeps; more are dropped and counted."""
@@ -121,15 +121,21 @@ class HardwarePort:
         return self._connections
 
     @property
-    def counts_segments(self) -> bool:
-        """The engine does not, yet."""
-        return False
-
-    @property
     def dropped_frames(self) -> int:
         """Frames that were not kept; those of the device are counted mod 2^32."""
         with self._changing():
             return self._dropped + self._commands.read(registers.NETWORK_FRAMES_DROPPED)["value"]
+
+    @property
+    def frame_fates(self) -> dict[str, int]:
+        """Counts modulo 2^32, by the names of `FrameFate`."""
+        with self._changing():
+            counts = {}
+            for fate in FrameFate:
+                self._commands.write(registers.NETWORK_FRAME_FATE, fate=fate)
+                count = self._commands.read(registers.NETWORK_FRAMES_SEEN)["value"]
+                counts[fate.name.lower()] = count
+            return {name: count for name, count in counts.items() if count}
 
     def now_us(self) -> int:
         """The time."""
@@ -451,7 +457,7 @@ class HardwarePort:
                 self._engine.write_fields(flow)
 
     def info(self, handle: int) -> ConnectionInfo:
-        """How a connection does; its counters are 0. Raises `KeyError` if it has ended."""
+        """How a connection does. Raises `KeyError` if it has ended."""
         with self._live(handle) as flow:
             return flow.information(self._engine.info(flow))
 

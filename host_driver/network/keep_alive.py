@@ -2,9 +2,8 @@
 
 import enum
 
-from stagecoach.host_driver.network.errors import NetworkSettingsError
 from stagecoach.host_driver.network.settings import SECOND_US, idle_us
-from stagecoach.host_driver.transport.network import ConnectionInfo, NetworkPort
+from stagecoach.host_driver.transport.network import ConnectionInfo
 
 TWO_HOURS = 7200.0
 """Seconds, unless the caller says so (MUST-28)."""
@@ -14,15 +13,6 @@ PROBES = 9
 
 INTERVAL_US = 75 * SECOND_US
 """At most between two probes; both as Linux has them."""
-
-
-def check_keep_alive(port: NetworkPort) -> None:
-    """Raises `NetworkSettingsError` if an engine cannot tell whether a peer answers."""
-    if not port.counts_segments:
-        raise NetworkSettingsError(
-            f"keep-alive with the engine {port.engine!r}, which does not count the segments of a "
-            "connection; allowed: no keep-alive"
-        )
 
 
 class Step(enum.Enum):

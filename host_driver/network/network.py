@@ -331,7 +331,12 @@ class Network:
     def counters(self) -> dict[str, int]:
         """What was counted, by name; what never happened is not there."""
         with self._turn.lock:
-            return {**self._service.counters, "frames_dropped": self._port.dropped_frames}
+            fates = {f"frames_{name}": count for name, count in self._port.frame_fates.items()}
+            return {
+                **self._service.counters,
+                **fates,
+                "frames_dropped": self._port.dropped_frames,
+            }
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """End all connections: those that were closed have so many seconds to send what is left.

@@ -10,7 +10,6 @@ from stagecoach.host_driver.network.echo import Echo
 from stagecoach.host_driver.network.ethernet import EtherType, Frame
 from stagecoach.host_driver.network.input import Input
 from stagecoach.host_driver.network.ipv4 import Protocol
-from stagecoach.host_driver.network.keep_alive import check_keep_alive
 from stagecoach.host_driver.network.neighbours import Neighbours
 from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.settings import Settings
@@ -30,8 +29,7 @@ class Service:
 
     Parameters
     ----------
-    times: of the probes for its address. Raises `NetworkSettingsError` for a keep-alive that the
-        engine does not allow.
+    times: of the probes for its address.
 
     Attributes
     ----------
@@ -40,8 +38,6 @@ class Service:
     """
 
     def __init__(self, turn: Turn, settings: Settings, times: ProbeTimes = RFC_5227):
-        if settings.keep_alive is not None:
-            check_keep_alive(turn.port)
         self._turn = turn
         self._port = turn.port
         now_us = self._port.now_us

@@ -91,7 +91,8 @@ class ConnectionInfo:
     rto_us: of the next retransmission. congestion_window, slow_start_threshold. send_window: of
         the peer. receive_window: announced. in_flight: sent, not acknowledged. queued: not sent.
     segments_sent, segments_received, octets_sent, octets_received, retransmissions: since the
-        engine has the connection; 0 if the engine does not count (`NetworkPort.counts_segments`).
+        engine has the connection. One in gateware counts modulo 2^32, and octets that were received
+        once and in order.
     unacknowledged, next_sent, next_received: SND.UNA, SND.NXT and RCV.NXT. An ICMP error is
         believed only if it quotes a sequence number between the first two (RFC 5927, 4.1).
     """
@@ -206,14 +207,6 @@ class NetworkPort(Protocol):
         """Connections that the engine keeps at once."""
         ...
 
-    @property
-    def counts_segments(self) -> bool:
-        """Whether `info` has the counts of segments, octets and retransmissions; else they are 0.
-
-        Without them nothing tells that a peer has answered a probe: there is no keep-alive then.
-        """
-        ...
-
     def now_us(self) -> int:
         """The time."""
         ...
@@ -232,6 +225,13 @@ class NetworkPort(Protocol):
     @property
     def dropped_frames(self) -> int:
         """Frames that the queue of `receive_frame` had no room for."""
+        ...
+
+    @property
+    def frame_fates(self) -> dict[str, int]:
+        """What became of the frames of the wire, as far as the engine counts them: names are those
+        of `hw.interface.network_entries.FrameFate` in lower case.
+        """
         ...
 
     def take_ended(self) -> Ended | None:

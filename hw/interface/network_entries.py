@@ -124,8 +124,13 @@ CONNECTION_INFO: Fields = (
     Field("flags", 4, "InfoFlags."),
     Field("edge", 4, "Right edge of the window."),
     Field("received", 4, "RCV.NXT, of what is stored."),
+    Field("segments_received", 4, "Segments that came."),
+    Field("segments_sent", 4, "Segments that left, but for those of the next word."),
+    Field("segments_again", 4, "Segments that left, and begin with what had left before."),
 )
-"""Words of TCP_INFO, by TCP_INFO_WORD: all of one moment but the last, which is of a later one."""
+"""Words of TCP_INFO, by TCP_INFO_WORD: those before `received` are of one moment, the others of when
+they are read. Segments are counted by the number of a connection, modulo 2^32, and go on when it is
+used again: what a connection begins with is to be subtracted."""
 
 assert size_of(HEADER_FIELDS) == 8
 assert size_of(NETWORK_ENTRY) == NETWORK_ENTRY_OCTETS

@@ -51,7 +51,8 @@ class SimulatedNic(SimulatedDevice):
     time: counts cycles for all cards that have the same one, so that a run repeats exactly;
         without it the wall's time holds, as peers such as Linux have it.
     times: of the probes for the address (RFC 5227).
-    library: a built device, or what builds one that has no engine once the wire is open.
+    library: a built device, or what returns one once the wire is open; that is given a function of
+        `trace` and `progress` that builds it.
     record, read_latency, write_latency, progress: as those of `SimulatedDevice`; a device with an
         engine has no LLP port to record.
 
@@ -71,12 +72,16 @@ class SimulatedNic(SimulatedDevice):
         time: CycleTime | None = None,
         times: ProbeTimes = SHORT,
         record: bool = False,
-        library: Path | Callable[[], Path] | None = None,
+        library: Path | Callable[[Callable[..., Path]], Path] | None = None,
         read_latency: int | None = None,
         write_latency: int | None = None,
         progress: Callable[[str], None] | None = None,
     ):
+        # Only a build needs Amaranth.
+        from stagecoach.gateware.config import RnicConfig
+
         self.address = parse_wire(address) if isinstance(address, str) else address
+        self.config = RnicConfig() if config is None else config
         self._cycle_time = time
         self._time = WallTime() if time is None else time
         self._has_engine = self.address.tcp == "engine"
@@ -88,9 +93,9 @@ class SimulatedNic(SimulatedDevice):
             self._wire = Wire(self.address, self._time.clock)
             undo.callback(self._wire.close)
             super().__init__(
-                config,
+                self.config,
                 record=record,
-                library=self._built(library),
+                library=library(self._build) if callable(library) else library,
                 read_latency=read_latency,
                 write_latency=write_latency,
                 progress=progress,
@@ -113,12 +118,7 @@ class SimulatedNic(SimulatedDevice):
         """Raises `WireAddressError`, a `ValueError`, for an invalid address of a card."""
         parse_wire(text)
 
-    def _built(self, library: Path | Callable[[], Path] | None) -> Path | None:
-        if not callable(library):
-            return library
-        return None if self._has_engine else library()
-
-    def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
+    def _build(self, trace: bool = False, progress: Callable[[str], None] | None = None) -> Path:
         if not self._has_engine:
             return super()._build(trace, progress)
         from stagecoach.sim.build import build_nic

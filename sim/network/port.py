@@ -61,14 +61,14 @@ class EnginePort:
         return self._engine.settings.maximum_connections
 
     @property
-    def counts_segments(self) -> bool:
-        """It does."""
-        return True
-
-    @property
     def dropped_frames(self) -> int:
         """Frames that the queue of `receive_frame` had no room for."""
         return self._engine.dropped
+
+    @property
+    def frame_fates(self) -> dict[str, int]:
+        """The reference TCP does not count them."""
+        return {}
 
     def now_us(self) -> int:
         """The time."""

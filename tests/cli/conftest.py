@@ -38,8 +38,8 @@ def publishing(folder: Path, tmp_path: Path) -> Iterator[Callable[[Work], Path]]
         def publish(work: Work) -> Path:
             time = CycleTime()
             wire = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2"
-            peer = opened.enter_context(SimulatedNic(f"{wire}.2/24", time=time))
-            nic = SimulatedNic(f"{wire}.1/24&gw=192.0.2.2", time=time)
+            peer = opened.enter_context(SimulatedNic(f"{wire}.2/24&tcp=reference", time=time))
+            nic = SimulatedNic(f"{wire}.1/24&tcp=reference&gw=192.0.2.2", time=time)
             context = opened.enter_context(Context(nic))
             work(nic, peer)
             for observer in context._observers:

@@ -115,8 +115,15 @@ def test_a_device_without_a_network_publishes_none():
 def test_ping_of_two_processes(tmp_path, capsys):
     wire = tmp_path / "wire"
     command = [sys.executable, "-m", "stagecoach.cli", "ip", "ping", "192.0.2.1"]
-    options = ["-c", "2", "-W", "20", "--device", f"sim://?wire=unix:{wire}&ip=192.0.2.2/24"]
-    with SimulatedNic(f"sim://?wire=unix-listen:{wire}&ip=192.0.2.1/24"):
+    options = [
+        "-c",
+        "2",
+        "-W",
+        "20",
+        "--device",
+        f"sim://?wire=unix:{wire}&ip=192.0.2.2/24&tcp=reference",
+    ]
+    with SimulatedNic(f"sim://?wire=unix-listen:{wire}&ip=192.0.2.1/24&tcp=reference"):
         done = subprocess.run(
             [*command, *options],
             capture_output=True,
@@ -130,7 +137,7 @@ def test_ping_of_two_processes(tmp_path, capsys):
 
 
 def test_ping_of_nobody_says_so(tmp_path, capsys):
-    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24"
+    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&tcp=reference"
     assert main(["ip", "ping", "192.0.2.9", "-c", "1", "--device", device]) == 1
     out = capsys.readouterr().out
     assert "seq=0 192.0.2.9 does not answer ARP requests" in out
@@ -138,7 +145,7 @@ def test_ping_of_nobody_says_so(tmp_path, capsys):
 
 
 def test_a_ping_that_is_longer_than_the_mtu_is_one_line(tmp_path, capsys):
-    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&mtu=600"
+    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&tcp=reference&mtu=600"
     assert main(["ip", "ping", "192.0.2.9", "-s", "573", "--device", device]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == (
@@ -151,8 +158,8 @@ def test_an_interrupt_ends_ping_with_what_was_counted(tmp_path, capsys, monkeypa
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24"
-    with SimulatedNic(f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24"):
+    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&tcp=reference"
+    with SimulatedNic(f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24&tcp=reference"):
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=interrupt)
         monkeypatch.setattr(command, "time", clock)
         assert main(["ip", "ping", "192.0.2.1", "-c", "9", "-W", "20", "--device", device]) == 130

@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "stagecoach.cli"]
 
 
 def card(wire: str, number: int, options: str = "") -> str:
-    return f"sim://?wire={wire}&ip=192.0.2.{number}/24{options}"
+    return f"sim://?wire={wire}&ip=192.0.2.{number}/24&tcp=reference{options}"
 
 
 @contextmanager

@@ -42,12 +42,12 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[SimulatedNic]:
-    with SimulatedNic(f"sim://?wire=unix-listen:{tmp_path}/wire&ip={PEER}/24") as nic:
+    with SimulatedNic(f"sim://?wire=unix-listen:{tmp_path}/wire&ip={PEER}/24&tcp=reference") as nic:
         yield nic
 
 
 def run(command: str, tmp_path: Path, host: str, port: int, *options: str) -> int:
-    device = f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.2/24"
+    device = f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.2/24&tcp=reference"
     return main([*COMMANDS[command](host, str(port)), *options, "--device", device])
 
 
@@ -106,7 +106,7 @@ def test_reset(peer, tmp_path, capsys, command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_timed_out(peer, tmp_path, capsys, command):
     # A listener that has no room answers no SYN.
-    other = f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.3/24"
+    other = f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.3/24&tcp=reference"
     with peer.stack.listen("", 99, 1), SimulatedNic(other) as first:
         first.connect(PEER, 99, 20)
         first.close()
@@ -211,7 +211,7 @@ def test_timed_out_when_it_is_established(peer, tmp_path, capsys, monkeypatch, c
 def test_a_client_that_is_lost_between_two_pings_is_no_end_of_the_server(
     tmp_path, capsys, monkeypatch, end, status
 ):
-    device = f"sim://?wire=unix-listen:{tmp_path}/wire&ip={PEER}/24"
+    device = f"sim://?wire=unix-listen:{tmp_path}/wire&ip={PEER}/24&tcp=reference"
 
     def connect(nic: SimulatedNic) -> NetworkStream:
         while True:
@@ -221,7 +221,7 @@ def test_a_client_that_is_lost_between_two_pings_is_no_end_of_the_server(
     def ask() -> None:
         while not (tmp_path / "wire").exists():
             time.sleep(0.05)
-        with SimulatedNic(f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.2/24") as nic:
+        with SimulatedNic(f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.2/24&tcp=reference") as nic:
             stream = connect(nic)
             depths = EnhancedData(ird=1, ord=1)
             stream.sendall(StartupFrame(reply=False, revision=2, enhanced=depths).encode(), 60)
@@ -282,7 +282,7 @@ def test_a_tap_that_is_not_permitted():
 
     def body() -> None:
         set_up_tap("tap0", ipaddress.IPv4Interface("192.0.2.1/24"), 1500, os.getuid() + 1)
-        device = "sim://?wire=tap:tap0&ip=192.0.2.2/24"
+        device = "sim://?wire=tap:tap0&ip=192.0.2.2/24&tcp=reference"
         done = subprocess.run(
             [sys.executable, "-m", "stagecoach.cli", "info", "--device", device],
             preexec_fn=drop,

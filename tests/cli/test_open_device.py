@@ -15,7 +15,7 @@ from stagecoach.sim.network.nic import SimulatedNic
 from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.sim.verilator import BuildError
 
-CARD = "sim://?wire=pair:hosts&ip=192.0.2.2/24"
+CARD = "sim://?wire=pair:hosts&ip=192.0.2.2/24&tcp=reference"
 BAD = "no such..host"
 
 

@@ -12,7 +12,7 @@ from stagecoach.cli.main import main
 from stagecoach.cli.perf.command import show
 from stagecoach.cli.perf.latency import Latencies, histogram
 from stagecoach.cli.perf.limit import Framing
-from stagecoach.cli.perf.notes import END, Asked, Part, parse_note
+from stagecoach.cli.perf.notes import END, Asked, Part, Receives, parse_note, parse_receives
 from stagecoach.cli.perf.operations import OPERATIONS, Remote
 from stagecoach.cli.perf.plot import _draw
 from stagecoach.cli.perf.result import Point, Result
@@ -164,6 +164,14 @@ def test_a_note_that_asks_for_a_part_is_no_number_of_receives(part):
         assert parse_note(asked.note) == asked
         assert MAXIMUM_OUTSTANDING + 63 < asked.note < END
     assert parse_note(0) is parse_note(MAXIMUM_OUTSTANDING + 63) is parse_note(END) is None
+
+
+@pytest.mark.parametrize("posted", [0, MAXIMUM_OUTSTANDING + 63])
+@pytest.mark.parametrize("taken", [0, 1, (1 << 30) - 1])
+def test_a_note_says_how_many_messages_come_before_it_counts(posted, taken):
+    wanted = Receives(posted, taken)
+    assert parse_receives(wanted.note) == wanted
+    assert parse_note(wanted.note) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import pytest
 from stagecoach import CQ, SGE, CycleTime, RecvWR, SendWR, SimulatedNic, StreamClosed, WROpcode
 from stagecoach.host_driver.network.errors import ConnectionRefused, ConnectionTimedOut
 from stagecoach.host_driver.network.stream import NetworkStream
+from stagecoach.host_driver.transport.network import ConnectionInfo
 from stagecoach.sim.network import timeline
+from stagecoach.sim.wire.clock import CYCLE_PS
 from stagecoach.sim.wire.errors import WireError
 from tests.integration.test_simulated_nic import Side, join
 from tests.support.compiled_nic import NIC_CONFIG, nic_library
@@ -88,12 +90,73 @@ def test_connections_tell_how_they_do(pair):
     active, passive = streams(*pair)
     active.sendall(b"12345678")
     assert passive.receive_exactly(8) == b"12345678"
+    passive.sendall(b"1234")
+    assert active.receive_exactly(4) == b"1234"
     for nic in pair:
         (status,) = (each for each in nic.stack.connections() if each.info is not None)
         assert status.state == "ESTABLISHED"
         assert status.info is not None
         assert status.info.maximum_segment_size == 1460
         assert status.info.smoothed_rtt_us is not None
+        octets = status.info.octets_sent, status.info.octets_received
+        assert octets == ((8, 4) if nic is pair[0] else (4, 8))
+        assert status.info.segments_sent > 0 and status.info.segments_received > 0
+
+
+def established(nic: SimulatedNic) -> ConnectionInfo:
+    """How its connection does; those that end are another matter."""
+    (found,) = (
+        each.info
+        for each in nic.stack.connections()
+        if each.info is not None and each.state == "ESTABLISHED"
+    )
+    return found
+
+
+def test_segments_are_those_that_the_wire_carries(opened):
+    """Of connections that have the same number, one after the other; some are sent again."""
+    here, there = opened(CycleTime(), "&loss=0.1")
+    for _ in range(NIC_CONFIG.qps + 2):
+        active, passive = streams(here, there)
+        active.sendall(bytes(30_000), 60)
+        assert passive.receive_exactly(30_000, 60) == bytes(30_000)
+        here.run_cycles(300_000)
+        mine, theirs = established(here), established(there)
+        assert (mine.octets_sent, theirs.octets_received) == (30_000, 30_000)
+        assert mine.segments_sent - mine.retransmissions >= 30_000 // 1460
+        assert theirs.segments_received <= mine.segments_sent < 200
+        assert mine.segments_received <= theirs.segments_sent < 200
+        assert theirs.retransmissions == 0
+        active.close()
+        passive.close()
+        here.run_cycles(3_000_000)
+
+
+@pytest.mark.requirement("TCP-MUST-24", "TCP-MUST-26", "TCP-MUST-29")
+def test_keep_alive_finds_a_peer_that_is_gone_and_no_other(opened):
+    here, there = opened(CycleTime(), "&keep_alive_s=2")
+    active, passive = streams(here, there)
+    there.stack.set_keep_alive(passive, None)
+    here.run_cycles(round(29e12 / CYCLE_PS))
+    # Every 4 seconds: the answer puts the next one off.
+    assert here.stack.counters["keep_alive_probes"] == 7
+    active.sendall(b"a", 10)
+    assert passive.receive_exactly(1, 10) == b"a"
+    here.run_cycles(round(1e12 / CYCLE_PS))  # its ACK comes
+    there._card.unplugged = WireError("the cable was pulled")
+    with pytest.raises(ConnectionTimedOut, match="the connection timed out"):
+        active.receive_exactly(1, 60)
+    assert "keep_alive_probes" not in there.stack.counters
+
+
+def test_frames_are_counted_by_what_became_of_them(pair):
+    active, passive = streams(*pair)
+    active.sendall(b"12345678")
+    assert passive.receive_exactly(8) == b"12345678"
+    for nic in pair:
+        counters = nic.stack.counters
+        assert counters["frames_segment"] > 0 and counters["frames_raw"] > 0
+        assert "frames_full" not in counters and "frames_tcp_checksum" not in counters
 
 
 @pytest.mark.requirement("TCP-3.5.2-01", "TCP-3.5.3-01")

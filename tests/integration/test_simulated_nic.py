@@ -69,7 +69,7 @@ def sides(wire: str, options: str = "") -> Iterator[tuple[Side, Side]]:
     time = CycleTime()
     nics = [
         SimulatedNic(
-            f"sim://?wire=pair:{wire}&ip=192.0.2.{number}/24&rto_min_ms=1&seed={number}{options}",
+            f"sim://?wire=pair:{wire}&ip=192.0.2.{number}/24&tcp=reference&rto_min_ms=1&seed={number}{options}",
             time=time,
         )
         for number in (1, 2)

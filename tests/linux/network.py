@@ -69,7 +69,9 @@ def network(
             set_up_router(linux)
             wire += f"&gw={LINUX}"
         rto = f"&rto_min_ms={PATIENT_MS}" if patient else ""
-        address = f"sim://?wire=tap:{TAP}&ip={OURS}/{_PREFIX}&pcap={capture}{rto}{wire}"
+        address = (
+            f"sim://?wire=tap:{TAP}&ip={OURS}/{_PREFIX}&tcp=reference&pcap={capture}{rto}{wire}"
+        )
         ours = opener(address, window)
         undo.callback(ours.close)
         yield Network(ours, linux, capture, FAR if routed else LINUX)

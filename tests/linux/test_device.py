@@ -147,7 +147,7 @@ def test_messages_arrive_whole(tmp_path: Path, joined: Callable[[Device], Behind
     capture = tmp_path / "wire.pcapng"
     with namespace():
         set_up_linux(patient="loss" not in wire)
-        nic = opened_nic(f"sim://?wire=tap:{TAP}&ip={OURS}/24&pcap={capture}{wire}")
+        nic = opened_nic(f"sim://?wire=tap:{TAP}&ip={OURS}/24&tcp=reference&pcap={capture}{wire}")
         device = Device(nic, bytes(OCTETS))
         with device.context:
             behind = joined(device)

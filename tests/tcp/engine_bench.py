@@ -59,6 +59,12 @@ RING = 1 << 17
 WINDOW, SHIFT = 0xFFFF, 2
 """Of ours, when the engine gets a connection."""
 
+INFO_CYCLES = 4
+"""From the number of a word to the word, and one to see it."""
+
+COUNTS = 3
+"""Words of INFO that are counts, the last ones."""
+
 CYCLES_OF_US = 16
 QUIET_CYCLES = 150
 LONGEST_DELAY_US = 20
@@ -72,6 +78,8 @@ class Flow:
     said, heard: octets that the peer has sent, and received. sent: octets of ours, of the driver
     and of the device. read: octets of the peer that the driver has read. bases: of those and of
     `sent`, how many there were when the device got the stream. ended: what the driver was told.
+    segments: what the wire carried, by the names of CONNECTION_INFO; counted: what the engine had
+    counted of the number before. sent_up_to: number after all that has left.
     """
 
     number: int
@@ -93,6 +101,9 @@ class Flow:
     fin: bool = False
     suspected: int = 0
     inserted: bool = False
+    segments: Counter[str] = field(default_factory=Counter)
+    counted: dict[str, int] = field(default_factory=dict)
+    sent_up_to: int = 0
 
     @property
     def key(self) -> dict[str, int]:
@@ -247,6 +258,12 @@ class Bench:
         flow = self.ends.get((packet.destination, segment.destination_port))
         assert flow is not None, "of no connection"
         assert frame[:6] == flow.ends.remote_mac and frame[6:12] == flow.ends.local_mac
+        end = (segment.sequence + segment.length) % SPACE
+        new = (end - flow.sent_up_to) % SPACE
+        begins_again = segment.length and segment.sequence != flow.sent_up_to
+        flow.segments["segments_again" if begins_again else "segments_sent"] += 1
+        if segment.length and new < SPACE >> 1:
+            flow.sent_up_to = end
         self.seen["blocks"] += bool(segment.options.sack)
         assert flow.ends.sack or not segment.options.sack
         if not self._loses():
@@ -289,9 +306,14 @@ class Bench:
                 frame = (MAC + PEER + IPV4 + packet).ljust(60, b"\0")
                 self.later(
                     self.rng.randrange(LONGEST_DELAY_US),
-                    lambda frame=frame: self.wire.frames.append(frame),
+                    lambda frame=frame: self._comes(flow, frame),
                 )
         flow.peer.output.clear()
+
+    def _comes(self, flow: Flow, frame: bytes) -> None:
+        """A frame of a peer gets to the engine."""
+        flow.segments["segments_received"] += 1
+        self.wire.frames.append(frame)
 
     def put_arp(self) -> None:
         """A frame of no connection."""
@@ -333,7 +355,8 @@ class Bench:
         # Any multiple of 8.
         addresses = [self.memory.map(ring, 8 * rng.randrange(512)) for ring in rings]
         peer = Peer.adopted(self.now, remote, adoption, settings)
-        flow = Flow(number, ends, peer, ours, *rings, *addresses, smss)
+        flow = Flow(number, ends, peer, ours, *rings, *addresses, smss, sent_up_to=ours)
+        flow.counted = await self.counts(number)
         self.flows[number] = self.ends[remote] = flow
         for row, word in ends.rows().items():
             await self._header(number, row.value, word)
@@ -431,12 +454,29 @@ class Bench:
         self.command(flow, TransmitOperation.INFO)
         await self.until(lambda: bool(dut.info_done.value))
         await self.cycles(30)
+        return await self._words(0)
+
+    async def _words(self, first: int) -> dict[str, int]:
+        """Words of CONNECTION_INFO, from one on."""
         found = {}
-        for place, known in enumerate(CONNECTION_INFO):
-            dut.info_word.value = place
-            await self.cycles(2)
-            found[known.name] = int(dut.info.value)
+        for place, known in enumerate(CONNECTION_INFO[first:], first):
+            self.dut.info_word.value = place
+            await self.cycles(INFO_CYCLES)
+            found[known.name] = int(self.dut.info.value)
         return found
+
+    async def counts(self, number: int) -> dict[str, int]:
+        """Of the segments of a number, which take no INFO."""
+        self.dut.info_read.value = number
+        return await self._words(len(CONNECTION_INFO) - COUNTS)
+
+    async def check_counts(self, flow: Flow, lost: int = 0) -> None:
+        """They are those of the wire, but for so many frames that there was no room for."""
+        found = await self.counts(flow.number)
+        counted = {name: (found[name] - flow.counted[name]) % SPACE for name in found}
+        missing = flow.segments["segments_received"] - counted.pop("segments_received")
+        assert 0 <= missing <= lost
+        assert counted == {name: flow.segments[name] for name in counted}
 
     # The driver, and the device.
 

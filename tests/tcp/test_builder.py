@@ -14,6 +14,7 @@ from stagecoach.gateware.tcp.builder import Builder, HeaderRow
 from stagecoach.gateware.tcp.layouts import SendKind, send_job
 from stagecoach.gateware.tcp.ranges import RANGES, ranges_layout
 from stagecoach.gateware.tcp.settle import SETTLED
+from stagecoach.sim.cosim.signals import every_cycle
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -56,13 +57,21 @@ class Bench:
         self.monitor = StreamMonitor(dut, "frame", FRAME_BEAT)
         StreamMonitor(dut, "ask", keep=False)
         self.expected: list[bytes] = []
+        self.told: list[tuple[int, int]] = []  # of segments that leave
+        self.sent: list[tuple[int, int]] = []
         self.sequence = 0  # of the last job
         self.answers = True
         dut.write.value = 0
         dut.ask__ready.value = 0
         dut.settled.value = 0
+        every_cycle(dut, self._look)
         cocotb.start_soon(self._settled())
         cocotb.start_soon(self._ranges(active_cycles(pattern, rng)))
+
+    def _look(self, in_reset: bool) -> None:
+        dut = self.dut
+        if not in_reset and dut.sent.value:
+            self.sent.append((int(dut.sent_connection.value), int(dut.again.value)))
 
     async def _settled(self) -> None:
         while True:
@@ -103,9 +112,10 @@ class Bench:
         blocks: bool = False,
         needed: bool = True,
         sequence: int | None = None,
+        says: bool = False,
     ) -> None:
         """A segment; of payload, what follows it means nothing. One that is not `needed` is not
-        expected.
+        expected, unless it `says` something.
         """
         rng = self.rng
         if sequence is None:
@@ -120,7 +130,11 @@ class Bench:
         total = ones_complement_sum(payload) if octets else rng.getrandbits(16)
         job = {"sum": total, "octets": octets}
         job |= {"connection": number, "kind": kind.value, "sequence": sequence}
-        self.jobs.put(job | {"flags": int(flags), "blocks": blocks, "needed": needed})
+        again = rng.getrandbits(1)
+        job |= {"flags": int(flags), "blocks": blocks, "needed": needed, "again": again}
+        self.jobs.put(job)
+        if needed or says:
+            self.told.append((number, again))
         if not needed:
             return
         connection = self.connections[number]
@@ -137,6 +151,7 @@ class Bench:
             assert words == expected
             read_by_scapy(words)
         self.expected.clear()
+        assert self.sent == self.told
         await ClockCycles(self.dut.clk, 20)
         assert not len(self.frames)
 
@@ -273,7 +288,7 @@ async def check_an_ack_that_says_nothing_new_is_dropped(dut: Any) -> None:
     bench = await begin(dut)
 
     def says(number: int, new: bool) -> None:
-        bench.send(number, blocks=True, needed=False)
+        bench.send(number, blocks=True, needed=False, says=new)
         if new:
             connection = bench.connections[number]
             bench.expected.append(connection.frame(bench.sequence, Flags.ACK, b"", True))

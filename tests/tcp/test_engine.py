@@ -123,7 +123,10 @@ async def check_streams_through_a_wire_that_loses(dut: Any) -> None:
     full = int(dut.value.value)
     assert 10 - full <= bench.seen["arp"] + bench.driver.dropped <= 10 and bench.seen["arp"]
     assert bench.seen["lost"]
+    await bench.cycles(3000)
     for flow in flows:
+        await bench.check_counts(flow, lost=full)
+        assert flow.segments["segments_again"]
         if flow.lane is not None:
             await bench.detach(flow)
         await bench.forget(flow)
@@ -203,6 +206,7 @@ async def check_what_info_tells(dut: Any) -> None:
     assert info["rto"] >= 1000 and info["srtt8"] and info["rttvar4"]
     assert (info["edge"] - info["received"]) % SPACE <= RING
     assert (info["edge"] - flow.their_first) % SPACE >= WINDOW
+    await bench.check_counts(flow)
     await bench.attach(flow, 0)
     attached = await bench.info(flow)
     assert attached["flags"] == info["flags"] | InfoFlags.ATTACHED

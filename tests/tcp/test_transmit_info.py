@@ -75,9 +75,9 @@ async def check_words_of_a_state(dut: Any) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_words_that_are_kept(dut: Any) -> None:
-    """Each a cycle after its number; the last one is that which is settled now."""
+    """Each a cycle after its number; then what is settled now, and counts as they are."""
     rng = seeded_random()
-    dut.write.value = dut.read.value = 0
+    dut.write.value = dut.read.value = dut.shown.value = 0
     await start_clock_and_reset(dut)
     kept = {}
     for place in rng.sample(range(SENDING_WORDS), SENDING_WORDS):
@@ -90,11 +90,21 @@ async def check_words_that_are_kept(dut: Any) -> None:
         place = rng.randrange(len(CONNECTION_INFO))
         dut.read.value = place
         dut.word.value = rng.getrandbits(32)
-        await RisingEdge(dut.clk)
+        counted = rng.getrandbits(32)
+        if place > SENDING_WORDS:
+            await RisingEdge(dut.clk)
+            assert int(dut.count.value) == place - SENDING_WORDS - 1
+            for shown in (0,) * rng.randrange(3) + (1,):
+                dut.shown.value = shown
+                dut.counted.value = counted if shown else rng.getrandbits(32)
+                await RisingEdge(dut.clk)
+            dut.shown.value = 0
+        else:
+            await RisingEdge(dut.clk)
         dut.settled.value = rng.getrandbits(32)
+        dut.counted.value = rng.getrandbits(32)
         await RisingEdge(dut.clk)
-        wanted = {**kept, SENDING_WORDS: number}
-        assert int(dut.value.value) == wanted[place]
+        assert int(dut.value.value) == {**kept, SENDING_WORDS: number}.get(place, counted)
 
 
 def test_transmit_info() -> None:

@@ -93,6 +93,7 @@ class Bench:
         self.fpdus: deque[tuple[int, int, int, int]] = deque()  # connection, octets, sum, whole
         self.stored: deque[tuple[int, int, int]] = deque()  # those that are sent out of the store
         self.expected_jobs: dict[int, deque[dict[str, int]]] = {}
+        self.sent_up_to: dict[int, int] = {}
         self.said: dict[int, list[tuple[str, int]]] = {}
         self.noticed: dict[int, list[tuple[str, int]]] = {}
         self.reported: Counter[int] = Counter()
@@ -162,6 +163,7 @@ class Bench:
     def begin(self, connection: int, setup: Setup, *, size: int = 0) -> Reference:
         known = Reference(self.now, setup)
         self.references[connection], self.setups[connection] = known, setup
+        self.sent_up_to[connection] = setup.number
         self.rings[connection] = (self.rng.getrandbits(20) << 20 | connection << 3, size)
         self.said[connection], self.noticed[connection] = [], []
         self.reported[connection] = 0
@@ -454,6 +456,11 @@ class Bench:
                 assert (connection, job["octets"], job["sum"]) == self.stored.popleft()
             assert job["needed"] or (job["blocks"] and job["flags"] == int(Flags.ACK))
             self.needed = bool(job["needed"])
+            length = job["octets"] + bool(job["flags"] & Flags.FIN)
+            was = self.sent_up_to[connection]
+            assert job["again"] == (length != 0 and job["sequence"] != was)
+            if length and (job["sequence"] + length - was) % SPACE < SPACE >> 1:
+                self.sent_up_to[connection] = (job["sequence"] + length) % SPACE
             names = ("sequence", "octets", "flags", "blocks")
             sent[connection].append({name: job[name] for name in names})
         assert not self.stored

@@ -1,10 +1,10 @@
 """The commands of the engine about one connection, with their arguments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.network.hardware.commands import NetworkCommands
-from stagecoach.host_driver.network.hardware.flow import Flow
+from stagecoach.host_driver.network.hardware.flow import COUNTS, Flow
 from stagecoach.host_driver.network.hardware.handover import congestion_window, timeout
 from stagecoach.host_driver.network.hardware.headers import end_rows, field_rows, link_rows
 from stagecoach.host_driver.network.sequence import advance
@@ -51,6 +51,7 @@ class EngineCommands:
     def establish(self, flow: Flow, rto_minimum: int) -> bool:
         """HEADER for all rows, then ESTABLISH; whether there was a slot for its ends."""
         established = flow.established
+        flow.counted = self.counts(flow)
         ends = established.local, established.remote
         self._write_rows(flow, link_rows(flow.mac, established.local_mac) | end_rows(*ends))
         self.write_fields(flow)
@@ -150,12 +151,20 @@ class EngineCommands:
 
     def info(self, flow: Flow) -> dict[str, int]:
         """INFO: the words of `CONNECTION_INFO`."""
+        return self._info(flow, [field.name for field in CONNECTION_INFO])
+
+    def counts(self, flow: Flow) -> dict[str, int]:
+        """Of these words, those that count segments: its number need not be established."""
+        return self._info(flow, COUNTS)
+
+    def _info(self, flow: Flow, names: Sequence[str]) -> dict[str, int]:
         self._about(flow)
         self._commands.run(NetworkOpcode.INFO)
         words = {}
         for word, field in enumerate(CONNECTION_INFO):
-            self._commands.write(registers.TCP_INFO_WORD, word=word)
-            words[field.name] = self._commands.read(registers.TCP_INFO)["value"]
+            if field.name in names:
+                self._commands.write(registers.TCP_INFO_WORD, word=word)
+                words[field.name] = self._commands.read(registers.TCP_INFO)["value"]
         return words
 
     def forget(self, flow: Flow) -> None:

@@ -15,6 +15,9 @@ PIECES = 64
 
 WINDOW_FIELD_MOST = 0xFFFF
 
+COUNTS = ("segments_received", "segments_sent", "segments_again")
+"""Words of `CONNECTION_INFO` that go on from one connection of a number to the next."""
+
 ENDS = {
     NetworkKind.CLOSED: StreamEnd.CLOSED,
     NetworkKind.TIME_WAIT: StreamEnd.CLOSED,
@@ -47,6 +50,7 @@ class Flow:
     lane: LLP connection that has the stream. shut: FIN was asked for; first: before the peer's was
         known. discards: what the peer sends is not read.
     ended: how it ended, once it has. left: octets that nobody had read then.
+    counted: what `COUNTS` were before it.
     """
 
     handle: int
@@ -69,6 +73,7 @@ class Flow:
     discards: bool = False
     ended: Ended | None = None
     left: bytes = b""
+    counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
     def __post_init__(self) -> None:
         established = self.established
@@ -142,9 +147,12 @@ class Flow:
         return self.ended
 
     def information(self, words: dict[str, int]) -> ConnectionInfo:
-        """What INFO told. Counters that the device does not have are 0."""
+        """What INFO told. Segments and octets are counted modulo 2^32."""
         flags = InfoFlags(words["flags"])
         sampled = InfoFlags.SAMPLED in flags
+        counts = {name: distance(self.counted[name], words[name]) for name in COUNTS}
+        begins, fin = self.established, InfoFlags.PEER_FIN in flags
+        sent = words["max"] if signed(words["max"], words["end"]) >= 0 else words["end"]
         return ConnectionInfo(
             state=self._state(flags),
             smoothed_rtt_us=words["srtt8"] >> 3 if sampled else None,
@@ -157,11 +165,11 @@ class Flow:
             receive_window=max(signed(words["received"], words["edge"]), 0),
             in_flight=distance(words["una"], words["max"]),
             queued=max(signed(words["max"], words["end"]), 0),
-            segments_sent=0,
-            segments_received=0,
-            octets_sent=0,
-            octets_received=0,
-            retransmissions=0,
+            segments_sent=counts["segments_sent"] + counts["segments_again"],
+            segments_received=counts["segments_received"],
+            octets_sent=distance(begins.next_sent, sent),
+            octets_received=distance(begins.next_received, advance(words["received"], -int(fin))),
+            retransmissions=counts["segments_again"],
             unacknowledged=words["una"],
             next_sent=words["max"],
             next_received=words["received"],

@@ -24,7 +24,7 @@ def served(tmp_path: Path, folder: Path, state: Path) -> Iterator[str]:
     """The device of clients of a server, which has `file` and publishes what it does."""
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_bytes(CONTENT)
-    device = f"sim://?wire=unix-listen:{tmp_path}/wire&ip=192.0.2.1/24&rto_min_ms=20"
+    device = f"sim://?wire=unix-listen:{tmp_path}/wire&ip=192.0.2.1/24&tcp=reference&rto_min_ms=20"
     serve = ["nfs", "serve", str(tmp_path / "there"), "--export", "/data", "--no-tcp"]
     with subprocess.Popen(
         [*COMMAND, *serve, "--no-root-squash", "--device", device],
@@ -35,7 +35,7 @@ def served(tmp_path: Path, folder: Path, state: Path) -> Iterator[str]:
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith("serving nfs+rdma://")
-            yield f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.2/24&rto_min_ms=20&loss=0.01"
+            yield f"sim://?wire=unix:{tmp_path}/wire&ip=192.0.2.2/24&tcp=reference&rto_min_ms=20&loss=0.01"
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
         finally:

@@ -22,6 +22,8 @@ from stagecoach.sim.model.tcp.record import SENDING
 from stagecoach.sim.model.tcp.segment import Flags, Segment, encode_packet
 from stagecoach.sim.model.tcp.state import Cause, Settings, State
 
+SPACE = 1 << 32
+
 KINDS = {
     Cause.CLOSED: NetworkKind.CLOSED,
     Cause.ABORTED: NetworkKind.ABORTED,
@@ -60,6 +62,19 @@ class Ring:
     def write(self, number: int, data: bytes) -> None:
         for part in self._turned(number, len(data)):
             part[:], data = data[: len(part)], data[len(part) :]
+
+
+@dataclass
+class Counts:
+    """Segments of a number: that came, that left, and those of them that had left before."""
+
+    received: int
+    sent: int
+    again: int
+
+    def words(self) -> list[int]:
+        """As INFO tells them."""
+        return [each % SPACE for each in (self.received, self.sent, self.again)]
 
 
 @dataclass
@@ -103,6 +118,7 @@ class EngineConnection:
         rings: tuple[Ring, Ring],
         settings: Settings,
         notice: Notice,
+        counts: Counts,
     ) -> None:
         self.number, self.begin, self.rows = number, begin, rows
         self.rx, self.tx = rings
@@ -133,6 +149,7 @@ class EngineConnection:
         self.device = bytearray()
         self.over = False
         self._notice = notice
+        self._counts, self._sent_up_to = counts, begin.send_next
         self._stored = begin.receive_next
         self._told = begin.receive_next, False
         self._suspect = False
@@ -158,6 +175,7 @@ class EngineConnection:
         self.arrives(now, segment)
 
     def arrives(self, now: int, segment: Segment) -> None:
+        self._counts.received += 1
         self.tcp.segment_arrives(now, segment, self.begin.remote[0])
 
     def send(self, now: int, octets: int) -> None:
@@ -212,7 +230,7 @@ class EngineConnection:
             "received": receiver.next_sequence,
             "edge": sequence.add(receiver.next_sequence, receiver.window),
         }
-        return [words[field.name] for field in CONNECTION_INFO]
+        return [words[field.name] for field in CONNECTION_INFO if field.name in words]
 
     # What follows from an event.
 
@@ -251,8 +269,18 @@ class EngineConnection:
         numbers = record.sender.number(record.sender.max), record.receiver.next_sequence
         self._notice(kind, self.number, *numbers, flags)
 
+    def _count(self, segment: Segment) -> None:
+        end = sequence.add(segment.sequence, segment.length)
+        if segment.length and sequence.before(segment.sequence, self._sent_up_to):
+            self._counts.again += 1
+        else:
+            self._counts.sent += 1
+        if sequence.before(self._sent_up_to, end):
+            self._sent_up_to = end
+
     def _frame(self, segment: Segment) -> bytes:
         """Of what the rows say: whoever wrote them wrong sends wrong frames."""
+        self._count(segment)
         words = b"".join(self.rows[row] for row in (HeaderRow.DESTINATION, HeaderRow.SOURCE))
         ends = self.rows[HeaderRow.ADDRESSES][2:] + self.rows[HeaderRow.PORTS][:6]
         local, remote = IPv4Address(ends[:4]), IPv4Address(ends[4:8])

@@ -4,7 +4,7 @@ A `NetworkHost`. Its engine is the reference TCP (`fake_engine`).
 """
 
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from ipaddress import IPv4Address
@@ -16,8 +16,10 @@ from stagecoach.host_driver.registers import Register
 from stagecoach.host_driver.transport.base import DeviceClosed
 from stagecoach.host_driver.transport.network import FrameHead
 from stagecoach.hw.interface.network_entries import (
+    CONNECTION_INFO,
     FRAME_DESCRIPTOR_OCTETS,
     NETWORK_ENTRY_OCTETS,
+    FrameFate,
     HeaderRow,
     NetworkFlags,
     NetworkKind,
@@ -27,7 +29,7 @@ from stagecoach.sim.model.tcp import ipv4
 from stagecoach.sim.model.tcp.malformed import MalformedError
 from stagecoach.sim.model.tcp.segment import decode_packet
 from stagecoach.sim.model.tcp.state import Settings
-from tests.host_driver.network.fake_engine import Begin, EngineConnection, Ring
+from tests.host_driver.network.fake_engine import SPACE, Begin, Counts, EngineConnection, Ring
 
 BY_ADDRESS = {
     register.address: register
@@ -81,12 +83,15 @@ class FakeNic:
             registers.NETWORK_RTO_MAXIMUM.address: 60_000_000,
         }
         self._rows: dict[int, dict[HeaderRow, bytes]] = {}
-        self._info = [0] * 16
+        self._info = [0] * len(CONNECTION_INFO)
+        # They go on from one connection of a number to the next, and wrap soon.
+        self.counts: defaultdict[int, Counts] = defaultdict(lambda: Counts(SPACE - 2, SPACE - 1, 7))
         self._busy = 0
         self._invalid = False
         self._notices: deque[tuple[NetworkKind, int, int, int, NetworkFlags]] = deque()
         self._entry = self._slot = self._done = 0
         self._dropped = 0
+        self.fates: Counter[FrameFate] = Counter()
         self._woken = False
 
     # The host.
@@ -186,6 +191,9 @@ class FakeNic:
                 return register.pack(consumer=self._done)
             if register is registers.NETWORK_FRAMES_DROPPED:
                 return self._dropped
+            if register is registers.NETWORK_FRAMES_SEEN:
+                fate = FrameFate(self._fields(registers.NETWORK_FRAME_FATE)["fate"])
+                return self.fates[fate]
             if register is registers.TCP_INFO:
                 return self._info[self._fields(registers.TCP_INFO_WORD)["word"]]
             return self._values[address]
@@ -387,6 +395,12 @@ class FakeNic:
             return True
         if opcode is NetworkOpcode.ESTABLISH:
             return self._establish(number)
+        if opcode is NetworkOpcode.INFO:
+            known = self.engine[number].information() if number in self.engine else []
+            self._info[: len(known)] = known
+            counts = self.counts[number].words()
+            self._info[-len(counts) :] = counts
+            return True
         connection = self.engine[number]
         if opcode is NetworkOpcode.SEGMENT:
             flags = self._fields(registers.TCP_FLAGS)
@@ -421,8 +435,6 @@ class FakeNic:
                 return False
             if not connection.over:
                 connection.tcp.resize(now, emss)
-        elif opcode is NetworkOpcode.INFO:
-            self._info[:14] = connection.information()
         elif opcode is NetworkOpcode.FORGET:
             return self._forget(connection)
         else:
@@ -485,7 +497,8 @@ class FakeNic:
             delayed_ack=self._value(registers.NETWORK_DELAYED_ACK),
         )
         connection = EngineConnection(
-            *(self.now, number, begin, self._rows[number], rings, settings, self.notice)
+            *(self.now, number, begin, self._rows[number], rings, settings, self.notice),
+            self.counts[number],
         )
         ends = begin.local, begin.remote
         assert ends not in self.lookup

@@ -80,6 +80,15 @@ class HardwareStream:
         assert octets == self.in_flight
 
     @property
+    def segments_received(self) -> int:
+        return self._port.info(self._flow.handle).segments_received
+
+    @segments_received.setter
+    def segments_received(self, count: int) -> None:
+        for _ in range(count - self.segments_received):
+            self._arrives(0)
+
+    @property
     def shut(self) -> bool:
         return self._engine.tcp.record.sender.closing
 

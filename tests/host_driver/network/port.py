@@ -50,7 +50,6 @@ class FakePort:
     """
 
     engine = "fake"
-    counts_segments = True
 
     def __init__(self, maximum_connections: int = 16):
         self.maximum_connections = maximum_connections
@@ -59,6 +58,7 @@ class FakePort:
         self.peer: Callable[[bytes], None] | None = None
         self.streams: dict[int, EngineStream] = {}
         self.dropped_frames = 0
+        self.frame_fates = {"full": 3}
         self.waits = 0
         self.may_pass: Callable[[], bool] = lambda: True
         self.closed = False

@@ -1,5 +1,6 @@
 """Frames and notices through the rings of a `HardwarePort`, and how it begins."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from stagecoach.host_driver.network_registers import NetworkOpcode
 from stagecoach.host_driver.registers import Register
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import TransportError, TransportTimeout
-from stagecoach.hw.interface.network_entries import NetworkFlags, NetworkKind
+from stagecoach.hw.interface.network_entries import FrameFate, NetworkFlags, NetworkKind
 from tests.host_driver.network.fake_nic import FakeNic
 from tests.host_driver.network.hardware_pair import FIRST, MACS, RING, established
 
@@ -50,6 +51,13 @@ def test_frames_come_in_order_however_often_the_rings_turn(nic, queues):
         assert port.receive_frame() == frame(number, 60 + number % 1455)
         assert port.receive_frame() is None
     assert port.dropped_frames == 0
+
+
+def test_the_device_tells_what_became_of_frames(nic):
+    port = started(nic)
+    assert port.frame_fates == {}
+    nic.fates += Counter({FrameFate.SEGMENT: 7, FrameFate.FULL: 1 << 31})
+    assert port.frame_fates == {"segment": 7, "full": 1 << 31}
 
 
 def test_numbers_of_16_bits_wrap(nic):

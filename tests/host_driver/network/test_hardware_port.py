@@ -8,10 +8,7 @@ import pytest
 from stagecoach.host_driver.network import ethernet, ipv4, tcp
 from stagecoach.host_driver.network.errors import NetworkSettingsError
 from stagecoach.host_driver.network.hardware.flow import PIECES
-from stagecoach.host_driver.network.service import Service
-from stagecoach.host_driver.network.settings import Settings
 from stagecoach.host_driver.network.tcp import Flag, Segment
-from stagecoach.host_driver.network.turn import Turn
 from stagecoach.host_driver.network_registers import NetworkOpcode
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import (
@@ -21,9 +18,8 @@ from stagecoach.host_driver.transport.base import (
     TransportTimeout,
 )
 from stagecoach.host_driver.transport.network import Ended, NetworkHost, NetworkPort
-from tests.host_driver.network.hardware_fake import HardwareFake
 from tests.host_driver.network.hardware_pair import FIRST, MACS, RING, Pair, established
-from tests.host_driver.network.rig import SETTINGS, Rig, segment_frame
+from tests.host_driver.network.rig import segment_frame
 
 SPACE = 1 << 32
 
@@ -385,10 +381,39 @@ def test_info_says_how_a_connection_does(pair):
     assert (info.maximum_segment_size, info.send_window) == (1460, 65535)
     assert info.next_received == two.info(there).next_sent == FIRST[1]
     assert info.receive_window == RING
-    assert (info.segments_sent, info.retransmissions) == (0, 0)
+    assert (info.segments_sent, info.retransmissions) == (10, 0)
+    assert (info.octets_sent, info.segments_received, info.octets_received) == (14_600, 0, 0)
     one.abort(here)
     with pytest.raises(KeyError):
         one.info(here)
+
+
+def test_segments_of_a_connection_are_counted_from_its_begin_on(pair):
+    """Whatever the engine has counted of its number before, and across the wrap of counts."""
+    one, two = pair.ports
+    for port in range(4000, 4006):  # more than there are numbers
+        here, there = pair.joined(port)
+        before = len(pair.passed)
+        lost = [True]
+        pair.loses = lambda frame, lost=lost: bool(lost) and lost.pop()
+        assert one.send(here, bytes(2000)) == 2000
+        pair.run(100_000)
+        assert two.receive(there, 5000) == bytes(2000)
+        assert two.send(there, bytes(10)) == 10
+        pair.run(100_000)
+        mine, theirs = one.info(here), two.info(there)
+        assert (mine.octets_sent, mine.octets_received) == (2000, 10)
+        assert (theirs.octets_sent, theirs.octets_received) == (10, 2000)
+        assert (mine.retransmissions, theirs.retransmissions) == (1, 0)
+        assert mine.segments_sent == theirs.segments_received + 1
+        assert theirs.segments_sent == mine.segments_received
+        assert mine.segments_sent + theirs.segments_sent == len(pair.passed) - before + 1
+        one.shutdown(here)
+        pair.run(1000)
+        assert (one.info(here).octets_sent, two.info(there).octets_received) == (2000, 2000)
+        two.shutdown(there)
+        pair.run(100_000)
+        ended(one), ended(two)
 
 
 @pytest.mark.requirement("TCP-MUST-20", "TCP-SHLD-9")
@@ -403,18 +428,6 @@ def test_a_connection_without_answers_is_doubtful_once(pair):
     (mine,) = ended(one)
     assert mine.how is StreamEnd.TIMED_OUT
     assert one.take_doubtful() is None
-
-
-def test_a_keep_alive_is_refused_as_nothing_tells_that_a_peer_answers(pair):
-    settings = Settings(SETTINGS.address, MACS[0], keep_alive=60.0)
-    with pytest.raises(NetworkSettingsError, match="keep-alive with the engine 'gateware', which"):
-        Service(Turn(pair.ports[0]), settings)
-    rig = Rig(port=HardwareFake())
-    stream, _ = rig.accepted(rig.listen())
-    engine = rig.connections.engine
-    with pytest.raises(NetworkSettingsError, match="allowed: no keep-alive"):
-        engine.set_keep_alive(engine.of(stream), 60.0)
-    engine.set_keep_alive(engine.of(stream), None)
 
 
 def peer_segment(sequence: int, flags: int, data: bytes = b"", port: int = 4000) -> bytes:

@@ -76,6 +76,21 @@ def test_no_probe_while_the_peer_is_heard_or_owes_an_answer(rig, joined):
     assert probes(rig, 1) == 1
 
 
+def test_the_engine_says_that_a_peer_is_heard(make_port):
+    rig = Rig(port=make_port())
+    stream, engine = rig.accepted(rig.listen())
+    rig.connections.engine.set_keep_alive(rig.connections.engine.of(stream), 10)
+    rig.know()
+    for _ in range(5):
+        engine.segments_received += 1
+        assert not probes(rig, 9.9)
+    assert probes(rig, 1) == 1
+    engine.segments_received += 1  # an answer
+    assert probes(rig, 19) == 0
+    assert probes(rig, 95) == 9
+    assert rig.counters["ended_timed_out"] == 1
+
+
 @requirement("TCP-MUST-24")
 def test_a_qp_hears_of_a_peer_that_is_silent_and_it_can_be_switched_off(rig, joined):
     stream, _ = joined

@@ -44,7 +44,7 @@ def opened(stub_library: Path, tmp_path: Path) -> Iterator[Open]:
             wire = f"pair:{tmp_path.name}"
             return stack.enter_context(
                 SimulatedNic(
-                    f"sim://?wire={wire}&ip=192.0.2.{number}/24{options}",
+                    f"sim://?wire={wire}&ip=192.0.2.{number}/24&tcp=reference{options}",
                     STUB_CONFIG,
                     time=time,
                     library=stub_library,
@@ -189,7 +189,7 @@ def echoed(library: Path, wire: str, impairments: str) -> tuple[int, int, list[o
         here, there = (
             stack.enter_context(
                 SimulatedNic(
-                    f"sim://?wire=pair:{wire}&ip=192.0.2.{number}/24{options}&seed={number}",
+                    f"sim://?wire=pair:{wire}&ip=192.0.2.{number}/24&tcp=reference{options}&seed={number}",
                     STUB_CONFIG,
                     time=time,
                     library=library,

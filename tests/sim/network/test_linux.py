@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(120)
 @contextmanager
 def opened(library: Path, options: str = "") -> Iterator[SimulatedNic]:
     set_up_tap("tap0", IPv4Interface(f"{LINUX}/24"), 1500, os.geteuid())
-    address = f"sim://?wire=tap:tap0&ip={CARD}/24{options}"
+    address = f"sim://?wire=tap:tap0&ip={CARD}/24&tcp=reference{options}"
     with SimulatedNic(address, STUB_CONFIG, library=library) as nic:
         for connection in range(STUB_CONFIG.qps):
             nic.write_register(ANEW, connection)
