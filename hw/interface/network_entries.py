@@ -128,9 +128,9 @@ CONNECTION_INFO: Fields = (
     Field("segments_sent", 4, "Segments that left, but for those of the next word."),
     Field("segments_again", 4, "Segments that left, and begin with what had left before."),
 )
-"""Words of TCP_INFO, by TCP_INFO_WORD: those before `received` are of one moment, the others of when
-they are read. Segments are counted by the number of a connection, modulo 2^32, and go on when it is
-used again: what a connection begins with is to be subtracted."""
+"""Words of TCP_INFO, by TCP_INFO_WORD: those before `received` are of one moment, the others of
+when they are read. Segments are counted by the number of a connection, modulo 2^32, and go on when
+it is used again: what a connection begins with is to be subtracted."""
 
 assert size_of(HEADER_FIELDS) == 8
 assert size_of(NETWORK_ENTRY) == NETWORK_ENTRY_OCTETS
