@@ -245,9 +245,9 @@ class EngineConnections:
     def follow(self, neighbour: IPv4Address, mac: bytes) -> None:
         """All connections to a neighbour and through it use the MAC address that it says.
 
-        Theirs may be another one although the neighbour's never changed: a connection begins with
-        that of the frame in which its peer's SYN came, and that need not be the one that answers
-        ARP requests (the virtual address of two routers).
+        Theirs may be another one although the neighbour's never changed: without a neighbour that
+        is known, a connection begins with that of the frame in which its peer's SYN came, and that
+        need not be the one that answers ARP requests (the virtual address of two routers).
         """
         for connection in self:
             if connection.mac == mac:

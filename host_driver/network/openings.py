@@ -210,6 +210,8 @@ class Openings:
         segment: Segment,
         octets: bytes,
     ) -> None:
+        # ARP says where frames go; that of a frame which came only where ARP has said nothing.
+        handshake.mac = self._output.next_mac(handshake.remote[0]) or handshake.mac
         assert handshake.mac is not None
         listening = self._listening.get(ends[0][1])
         if opening is None and (listening is None or listening.listener.full or self._engine.full):

@@ -53,6 +53,10 @@ class Output:
         """TCP hears nothing: see whether the next hop is still there (RFC 1122, 3.3.1.4)."""
         self._neighbours.check(neighbour, self._now_us())
 
+    def next_mac(self, destination: IPv4Address) -> bytes | None:
+        """The MAC address of the next hop to a destination, if it is known."""
+        return self._neighbours.mac(self._settings.next_hop(destination))
+
     def reaches(self, neighbour: IPv4Address) -> bool:
         """Whether the MAC address of a next hop is known."""
         return self._neighbours.mac(neighbour) is not None

@@ -22,6 +22,7 @@ from tests.host_driver.network.rig import (
     LINUX,
     OWN,
     PEER,
+    PEER_MAC,
     RST,
     SYN,
     Rig,
@@ -87,29 +88,27 @@ def test_a_connection_without_answers_has_its_neighbour_asked_for(rig, joined):
     assert rig.counters["r1_reached"] == 1
 
 
-def test_a_connection_leaves_a_mac_address_that_its_neighbour_does_not_say(rig):
+def test_frames_go_where_arp_says_wherever_they_come_from(rig):
     rig.know(GATEWAY, GATEWAY_MAC)
     opening = rig.open((FAR, 4420))
     (syn,) = rig.segments(rig.port.sent)
     answer = Segment((FAR, 4420), syn.source, 7, syn.sequence + 1, SYN | ACK, 64240, LINUX)
     # As of a router that has two, one of them that of the pair of routers.
-    rig.take(segment_frame(answer, NEW_MAC))
-    engine = rig.port.streams[opening.stream.handle]
-    assert [each.mac for each in rig.connections.engine] == [NEW_MAC]
-    rig.port.doubtful.append(opening.stream.handle)
-    (request,) = arp_packets(rig.take())
-    assert request.target == GATEWAY
-    rig.know(GATEWAY, GATEWAY_MAC)
-    assert engine.macs == [GATEWAY_MAC]
-    assert [each.mac for each in rig.connections.engine] == [GATEWAY_MAC]
+    (ack,) = rig.take(segment_frame(answer, NEW_MAC))
+    assert ack[:6] == GATEWAY_MAC
+    assert rig.port.streams[opening.stream.handle].established.remote_mac == GATEWAY_MAC
 
 
 def test_an_unknown_neighbour_is_looked_for_if_a_connection_has_no_answers(rig, joined):
     stream, engine = joined
+    assert [each.mac for each in rig.connections.engine] == [PEER_MAC]
     rig.port.doubtful.append(stream.handle)
     (frame,) = rig.take()
     (request,) = arp_packets([frame])
     assert (frame[:6], request.target) == (BROADCAST, PEER)
+    rig.know(PEER, NEW_MAC)
+    assert engine.macs == [NEW_MAC]
+    assert [each.mac for each in rig.connections.engine] == [NEW_MAC]
     rig.know(PEER, NEW_MAC)
     assert engine.macs == [NEW_MAC]
 
