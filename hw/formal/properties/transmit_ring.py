@@ -112,7 +112,7 @@ PROPERTIES = (
         mutations=(
             Mutation(
                 "stagecoach.gateware.tcp.transmit_ring",
-                "Mux(job.fpdu & (after < job.octets), after, 0)",
+                "Mux(job.fpdu & less_than(after, job.octets), after, 0)",
                 "0",
             ),
             Mutation(
