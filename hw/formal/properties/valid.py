@@ -60,12 +60,6 @@ PROPERTIES = (
         "receive side",
         "tcp.receive_side.ReceiveSide",
         Mutation(
-            "stagecoach.gateware.stream.read_ahead",
-            "wiring.connect(m, wiring.flipped(self.o), ahead.o)",
-            "m.d.comb += [self.o.payload.eq(ahead.o.payload), ahead.o.ready.eq(self.o.ready), "
-            "self.o.valid.eq(ahead.o.valid & self.o.ready)]",
-        ),
-        Mutation(
             "stagecoach.gateware.tcp.lookup",
             "self.result.valid.eq(finds)",
             "self.result.valid.eq(finds & self.result.ready)",
