@@ -301,7 +301,7 @@ def test_a_device_without_counters_is_shown_with_its_states(monkeypatch, tmp_pat
     monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
     with Context(FakeDevice()) as context:
         cq = CQ(context)
-        QP(PD(context), QPInitAttr(cq, cq))
+        _qp = QP(PD(context), QPInitAttr(cq, cq))
         context.process_events()
         Publisher(context, tmp_path, 3600).close()
         (path,) = (
