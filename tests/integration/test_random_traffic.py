@@ -587,8 +587,8 @@ def drive_reference_peer(context: Context, role: str, rng: random.Random) -> Non
     cqs = [CQ(context, 1024) for _ in range(CQS)]
     # Not always QPs 0 to 7.
     idle = PD(context)
-    for _ in range(rng.randrange(56)):
-        QP(idle, QPInitAttr(cqs[0], cqs[0], QPCap(1, 1)))
+    attributes = QPInitAttr(cqs[0], cqs[0], QPCap(1, 1))
+    _others = [QP(idle, attributes) for _ in range(rng.randrange(56))]
     links: list[tuple[Side, Side]] = []
     sides = []
     for _ in range(QPS):
