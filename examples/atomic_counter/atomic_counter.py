@@ -264,8 +264,9 @@ def serve(job: Job) -> bool:
                     arguments = (client, job, listener.port, begin)
                     processes.append(spawn.Process(target=client_process, args=arguments))
                     processes[-1].start()
-                for _ in range(CLIENTS * (QPS + 1)):
-                    qp = QP(pd, QPInitAttr(cq, cq, rfc7306=True))
+                # A QP is open as long as the program keeps it.
+                qps = [QP(pd, QPInitAttr(cq, cq, rfc7306=True)) for _ in range(CLIENTS * (QPS + 1))]
+                for qp in qps:
                     listener.get_request(PATIENCE).accept(qp, private_data=target)
             # The server has nothing else to do: its device does it all.
             while any(process.is_alive() for process in processes):
