@@ -80,7 +80,7 @@ def test_a_device_that_was_abandoned_under_traffic_can_be_opened_again():
     """As after the death of a driver on a device that lives on."""
     rng = seeded_random()
     device = SimulatedDevice()
-    abandoned = []
+    abandoned: list[tuple[Context, Link | None]] = []
     for number in range(ROUNDS):
         context = Context(device)
         link, buffer = start(context, rng, rng.choice(OPCODES))
@@ -90,6 +90,7 @@ def test_a_device_that_was_abandoned_under_traffic_can_be_opened_again():
         link.run(AFTERWARDS)
         assert buffer == after, f"round {number}"
         check_usable(with_new, rng)
+        abandoned.append((with_new, None))
     device.close()
 
 
