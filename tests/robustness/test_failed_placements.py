@@ -74,6 +74,7 @@ class Victim(End):
         self.payloads = [rng.randbytes(octets) for _ in range(count)]
         self.mulpdu = rng.choice(MULPDUS)
         self.peer = RawPeer(self.qp)
+        self._others: list[MR] = []
 
     def offset(self, number: int) -> int:
         """Of the place of a message in the buffer."""
@@ -81,7 +82,8 @@ class Victim(End):
 
     def other_stag(self) -> int:
         """The STag of a region that nobody uses."""
-        return MR(self.pd, bytearray(64), ALL, qp=self.qp).rkey  # closed with the QP
+        self._others.append(MR(self.pd, bytearray(64), ALL, qp=self.qp))  # closed with the QP
+        return self._others[-1].rkey
 
     def placed(self, number: int) -> bytes:
         """What stands in the place of a message."""
