@@ -276,10 +276,15 @@ class Bench:
 
     def _arrives(self, flow: Flow, segment: Segment) -> None:
         peer = flow.peer
+        if Flags.RST in segment.flags:
+            self.seen["reset"] += peer.state is not State.CLOSED
+        elif peer.state is State.CLOSED and not flow.ended:
+            # RFC 9293, 3.10.7.1: what it sent before may have overtaken its data.
+            ports = segment.destination_port, segment.source_port
+            peer.output.append(Segment(*ports, segment.acknowledgment, flags=Flags.RST))
+            self._answers(flow)
         if peer.state is State.CLOSED:
             return
-        if Flags.RST in segment.flags:
-            self.seen["reset"] += 1
         peer.segment_arrives(self.now, segment, LOCAL[0])
         self.reads(flow)
 

@@ -87,7 +87,7 @@ class Bench:
         rng = self.rng
         fields = {"connection": connection, "kind": kind.value, "sequence": sequence}
         fields |= {"octets": octets, "sum": rng.getrandbits(16), "flags": rng.getrandbits(8)}
-        fields |= {"blocks": rng.getrandbits(1), "needed": rng.getrandbits(1)}
+        fields |= {name: rng.getrandbits(1) for name in ("blocks", "needed", "again")}
         self.jobs.put(fields)
         return fields
 
