@@ -54,8 +54,8 @@ class _Ends:
         self._message = bytearray(os.urandom(size))
         self._sent = MR(pd, self._message)
         self._places = [bytearray(messages * size) for _ in self.qps]
-        for qp, place in zip(self.qps, self._places, strict=True):
-            came = MR(pd, place)
+        self._came = [MR(pd, place) for place in self._places]
+        for qp, came in zip(self.qps, self._came, strict=True):
             for number in range(messages):
                 element = SGE(came.addr + number * size, size, came.lkey)
                 qp.post_recv(RecvWR(sg=[element]))
