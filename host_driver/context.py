@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Protocol, Self
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_attr, read_capabilities
@@ -102,6 +102,9 @@ class Observer(Protocol):
 OBSERVERS: list[Callable[["Context"], Observer | None]] = []
 """Each is called with every device that was opened; what it returns is closed before the device."""
 
+_OPENED: WeakKeyDictionary[Transport, "ref[Context]"] = WeakKeyDictionary()
+"""The context that was opened last through each transport."""
+
 
 class Context(Device):
     """A device opened through a transport; closing it closes all that was made from it.
@@ -187,6 +190,11 @@ class Context(Device):
             self._event_queue.begin(self)
             self._end_of_opening()
             self._reference = reference_to(self)
+            # It was reset: what an earlier context still has is not on the device any more, and is
+            # not to be taken from it when the program drops that.
+            if (earlier := _OPENED.get(transport)) and (replaced := earlier()) is not None:
+                replaced._closed = True
+            _OPENED[transport] = ref(self)
             self._closed = False
             self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()

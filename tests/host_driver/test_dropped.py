@@ -63,6 +63,20 @@ def rig() -> Iterator[SimpleNamespace]:
             )
 
 
+def test_a_context_that_another_one_has_replaced_leaves_the_device_alone():
+    device = FakeDevice()
+    context = Context(device)
+    cq = CQ(context)
+    context = Context(device)
+    mine = CQ(context)
+    assert mine.number == cq.number
+    del cq
+    assert not device.closed
+    mine.poll()
+    context.close()
+    assert device.closed
+
+
 def connected(rig: SimpleNamespace) -> QP:
     qp = QP(rig.pd, QPInitAttr(rig.cq, rig.cq, QPCap(max_inline_data=8)))
     qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
