@@ -18,9 +18,15 @@ WHOLE = (
     "tests/linux",
     "tests/robustness",
     "tests/sim/malformer",
+    "tests/tcp/test_engine",
+    "tests/tcp/test_nic",
+    "tests/tcp/test_receive_path",
+    "tests/tcp/test_receive_side",
+    "tests/tcp/test_transmit_path",
     "tests/tools",
 )
-"""Folders whose tests build, run or synthesize whole devices, or need root. None is fast."""
+"""How paths begin whose tests build, run or synthesize whole devices, have much of the TCP engine,
+whose blocks have tests of their own, or need root. None is fast."""
 
 FAST_INSIDE = ("tests/hw/interface", "tests/hw/test_one_description.py")
 """Paths below these folders whose tests do none of that."""
