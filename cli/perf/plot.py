@@ -8,6 +8,7 @@ from stagecoach.cli.perf.sizes import size_text
 
 FORMATS = ("png", "svg")
 _CURVE_POINTS = 200
+_VISIBLE = 1.03  # a line that is nowhere further from the median than this would hide it
 
 
 def plot_paths(stem: Path) -> list[Path]:
@@ -58,12 +59,12 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     messages.set_ylabel(f"million messages per second at {result.clock_mhz:g} MHz")
     messages.set_yscale("log")
 
-    latency.plot(
-        sizes, [point.latencies.median for point in points], **measured | {"label": "median"}
-    )
+    median = [point.latencies.median for point in points]
+    latency.plot(sizes, median, **measured | {"label": "median"})
     for per_mille, line in ((990, ":"), (999, "-.")):
         found = [point.latencies.per_mille(per_mille) for point in points]
-        latency.plot(sizes, found, line, color="C0", linewidth=1, label=f"{per_mille / 10:g} %")
+        if any(one > _VISIBLE * middle for one, middle in zip(found, median, strict=True)):
+            latency.plot(sizes, found, line, color="C1", linewidth=1, label=f"{per_mille / 10:g} %")
     least = [point.latencies.least for point in points]
     longest = [point.latencies.most for point in points]
     latency.fill_between(sizes, least, longest, alpha=0.25, label="least to most")

@@ -332,6 +332,14 @@ def test_the_limit_is_near_the_top_of_its_plot(operation):
     assert most < panels[0].get_ylim()[1] < 1.3 * most
 
 
+@pytest.mark.parametrize(("longest", "lines"), [(1030, 1), (1040, 3)])
+def test_percentiles_that_the_median_would_hide_are_not_plotted(longest, lines):
+    point = Point(8, 16, 100, 0.1, 0.2, Latencies((1000, 1000, longest)))
+    panels = Figure().subplots(1, 3)
+    _draw(Result(Plan(OPERATIONS["write"], (8,), 16, 1, FRAMING), 100.0, [point]), *panels)
+    assert len(panels[2].lines) == lines
+
+
 def test_percentiles_are_by_nearest_rank():
     found = Latencies(tuple(range(2000, 0, -1)))
     assert (found.least, found.median, found.average, found.most) == (1, 1000, 1000.5, 2000)
