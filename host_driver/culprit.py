@@ -112,16 +112,15 @@ def _of_sink(segment: SegmentHeader, send: WorkQueue) -> Culprit | None:
 def _of_terminate(terminate: Terminate, send: WorkQueue, reads: int) -> Culprit | None:
     """The RDMA Read or atomic whose header the Terminate carries (RFC 5040, 4.8).
 
-    Of its MSN the event has the first two octets only. So it is known if the peer had one such
-    request, else not: it may say what is wrong with a later one before it answers an older one.
+    It may be any that the peer can have: it says what is wrong with one before it answers those
+    that came earlier.
     """
     segment = terminate.segment
-    if segment is None or segment.qn != QN_READ_REQUEST or segment.msns is None:
+    if segment is None or segment.qn != QN_READ_REQUEST:
         return None
     opcodes = _REQUESTS.get(segment.opcode or 0, ())
-    first, last = segment.msns
     sent = send.answered[: _maybe_oldest(send) + max(reads, 1) - 1]
-    named = (each for each in sent if each.opcode in opcodes and first <= (each.msn or 0) <= last)
+    named = (each for each in sent if each.opcode in opcodes and each.msn == segment.msn)
     return _only(named, _remote_status(terminate.code))
 
 

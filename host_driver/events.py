@@ -115,15 +115,17 @@ def read_event(fields: dict[str, int | bytes]) -> AsyncEvent:
             event_type=EventType.SRQ_LIMIT_REACHED if reached else EventType.SRQ_ERR,
             srq_num=int(fields["qp"]),
         )
-    known, terminate = length, None
+    known, terminate, index = length, None, int(fields["index"])
     if cause == Cause.TERMINATE_RECEIVED:
         known = max(0, length - UNTAGGED_HEADER_OCTETS)
+        # Which end in the middle of an MSN
+        header, index = header + index.to_bytes(2, "big"), 0
         with suppress(ValueError):  # it may be in error itself
             terminate = read_terminate(header[:known], known)
     return AsyncEvent(
         qp_num=int(fields["qp"]),
         cause=cause,
-        index=int(fields["index"]),
+        index=index,
         ulpdu_length=length,
         header=header[:known],
         terminate=terminate,

@@ -51,7 +51,7 @@ VERSION = Register(
         "minor": Field(0, 16),
         "major": Field(16, 16),
     },
-    0x00030002,
+    0x00030003,
 )
 QUEUES = Register(
     0x008,

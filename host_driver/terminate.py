@@ -153,16 +153,6 @@ class SegmentHeader:
         return self._number(True, 6, 14)
 
     @property
-    def tagged_offsets(self) -> tuple[int, int] | None:
-        """First and last Tagged Offset that it can have, if at least one byte of it is known."""
-        known = self.octets[6:TAGGED_HEADER_OCTETS]
-        if not self.tagged or not known:
-            return None
-        unknown = TAGGED_HEADER_OCTETS - 6 - len(known)
-        first = int.from_bytes(known + bytes(unknown), "big")
-        return first, first | (1 << 8 * unknown) - 1
-
-    @property
     def invalidate_stag(self) -> int | None:
         """STag that a Send with Invalidate is to invalidate."""
         return self._number(False, 2, 6) if self.opcode in _INVALIDATING else None
@@ -178,16 +168,6 @@ class SegmentHeader:
         return self._number(False, 10, 14)
 
     @property
-    def msns(self) -> tuple[int, int] | None:
-        """First and last MSN that it can have, if at least one byte of it is known."""
-        known = self.octets[10:14]
-        if self.tagged is not False or not known:
-            return None
-        unknown = 4 - len(known)
-        first = int.from_bytes(known + bytes(unknown), "big")
-        return first, first | (1 << 8 * unknown) - 1
-
-    @property
     def mo(self) -> int | None:
         """Message Offset, of an untagged segment."""
         return self._number(False, 14, 18)
@@ -201,9 +181,8 @@ class SegmentHeader:
     def _places(self) -> Iterator[str]:
         if self.stag is not None:
             yield f"STag 0x{self.stag:08x}"
-        if self.tagged_offsets is not None:
-            first, last = self.tagged_offsets
-            yield f"TO {first:#x}" if first == last else f"TO between {first:#x} and {last:#x}"
+        if self.tagged_offset is not None:
+            yield f"TO {self.tagged_offset:#x}"
         if self.invalidate_stag is not None:
             yield f"Invalidate STag 0x{self.invalidate_stag:08x}"
         for name, value in (("QN", self.qn), ("MSN", self.msn), ("MO", self.mo)):

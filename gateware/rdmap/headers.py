@@ -112,9 +112,12 @@ TERMINATE_ULPDU = data.StructLayout(
         "control": TERMINATE_CONTROL,
         "length": octets(TERMINATE_LENGTH_OCTETS),
         "ddp_control": CONTROL_OCTET,
+        "rsvd_ulp": octets(5),
+        "qn": octets(4),
+        "msn": octets(4),
     }
 )
-"""A Terminate as far as the first octet of the terminated DDP header, if that is there."""
+"""A Terminate as far as the MSN of the terminated DDP header, if that is there and untagged."""
 
 IMMEDIATE_ULPDU = data.StructLayout(
     {"ddp": UNTAGGED_HEADER, "immediate_data": 8 * IMMEDIATE_DATA_OCTETS}

@@ -94,11 +94,17 @@ COMPLETION_ENTRY_OCTETS = 32
 
 EVENT_HEADER_OCTETS = UNTAGGED_HEADER_OCTETS
 """Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
-the first octets after its DDP header."""
+the first octets after its DDP header; the next two are in `index`."""
 
 EVENT_ENTRY: Fields = (
     Field("qp", 2, "QP number, or the number of a shared receive ring."),
-    Field("index", 2, "Running number modulo 2^16 of the work request at fault (local causes)."),
+    Field(
+        "index",
+        2,
+        "Running number modulo 2^16 of the work request at fault (local causes). Of a received "
+        "Terminate its two bytes after those in `header`, the first one in bits 15 to 8: the end "
+        "of the MSN or Tagged Offset in a DDP header that it carries.",
+    ),
     Field("ulpdu_length", 2, "Of the offending segment, 0 if none."),
     Field("cause", 1, "Cause."),
     Field("srq", 1, "1 if the event is of a shared receive ring, 0 if it is of a QP."),

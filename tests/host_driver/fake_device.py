@@ -206,7 +206,12 @@ class FakeDevice:
         header: bytes = b"",
         ulpdu_length: int | None = None,
     ) -> None:
-        """Stops a QP and writes an event entry; the ULPDU is as long as `header` if not given."""
+        """Stops a QP and writes an event entry; the ULPDU is as long as `header` if not given.
+
+        Of a Terminate `header` is what comes after its DDP header.
+        """
+        if cause == Cause.TERMINATE_RECEIVED:
+            index = int.from_bytes(header[18:20].ljust(2, b"\xee"), "big")
         self.states[qp], self.causes[qp] = ERR, cause
         self.rings[CQS].write(
             entries.EVENT,

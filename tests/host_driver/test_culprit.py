@@ -102,16 +102,19 @@ def test_those_that_are_not_signaled_may_be_done(verbs, qp):
 
 
 @pytest.mark.parametrize("flags", [SendFlags.SIGNALED, QUIET])
-def test_nobody_is_blamed_if_it_may_be_another_one(verbs, qp, flags):
-    qp.post_send(read(1, flags), read(2))
-    complain(verbs, qp, errors.RDMAP_INVALID_STAG, request(msn=2))
+@pytest.mark.parametrize("msn", [1, 2, 3])
+def test_the_msn_tells_one_read_from_another(verbs, qp, flags, msn):
+    qp.post_send(read(1, flags), read(2, flags), read(3))
+    complain(verbs, qp, errors.RDMAP_INVALID_STAG, request(msn=msn))
+    expected = dict.fromkeys((1, 2, 3), FLUSHED) | {msn: WCStatus.REM_ACCESS_ERR}
+    assert statuses(verbs, 3) == expected
+
+
+@pytest.mark.parametrize("msn", [0, 3, 1 + (1 << 8), 1 + (1 << 16), 2 + (1 << 31)])
+def test_all_octets_of_the_msn_are_looked_at(verbs, qp, msn):
+    qp.post_send(read(1), read(2))
+    complain(verbs, qp, errors.RDMAP_INVALID_STAG, request(msn=msn))
     assert statuses(verbs, 2) == {1: FLUSHED, 2: FLUSHED}
-
-
-def test_the_first_octets_of_the_msn_are_looked_at(verbs, qp):
-    qp.post_send(read(1))
-    complain(verbs, qp, errors.RDMAP_INVALID_STAG, request(msn=1 + (1 << 16)))
-    assert statuses(verbs, 1) == {1: FLUSHED}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from stagecoach.sim.model.rdmap import Form, Opcode, ReadRequest, control_octet
 from stagecoach.sim.model.words import MESSAGE_NAMES, complaint
 from tests.host_driver.fake_device import FakeDevice, NoStream
 
-EVENT_OCTETS = 18
+EVENT_OCTETS = 20
 # What means something in both octet orders, if no header is copied.
 BOTH = ("20050000", "20060000", "20070000", "02050000", "02060000", "02070000")
 ORDERS = {Form.RFC: OctetOrder.RFC, Form.SIW: OctetOrder.SIW}
@@ -89,7 +89,7 @@ def assert_same(found: Terminate, expected: rdmap.Terminate, known: int) -> None
         assert (segment.qn, segment.msn, segment.mo) == (None, None, None)
     else:
         assert (segment.qn, segment.msn, segment.mo) == (header.qn, header.msn, header.mo)
-        assert (segment.stag, segment.tagged_offset, segment.tagged_offsets) == (None, None, None)
+        assert (segment.stag, segment.tagged_offset) == (None, None)
 
 
 def random_terminate(rng: random.Random) -> rdmap.Terminate:
@@ -201,19 +201,19 @@ def test_every_message_is_named_as_in_the_reference(opcode):
             "1101c000" + "0072" + WRITE.encode().hex(),
             "DDP (tagged buffer error): base or bounds violation (layer 1, type 1, code 0x01); "
             "about a segment of 114 bytes: RDMA Write, STag 0x11223344, "
-            "TO between 0x102030405060000 and 0x10203040506ffff",
+            "TO 0x102030405060708",
         ),
         (
             "0100e000" + "002e" + READ_SEGMENT.hex(),
             "RDMAP (remote protection error): invalid STag (layer 0, type 1, code 0x00); about a "
-            "segment of 46 bytes: RDMA Read Request, QN 1",
+            "segment of 46 bytes: RDMA Read Request, QN 1, MSN 9",
         ),
         (
             # R without a Read Request header, and the length of the payload.
             "10090700" + "0064" + INVALIDATING.encode().hex(),
             "RDMAP (remote protection error): STag cannot be invalidated (layer 0, type 1, code "
             "0x09); about a segment of 100 bytes of payload: Send with Invalidate, Invalidate "
-            "STag 0xabcd0123, QN 0, more to come; in the octet order of Linux siw",
+            "STag 0xabcd0123, QN 0, MSN 70000, more to come; in the octet order of Linux siw",
         ),
     ],
 )
@@ -276,7 +276,7 @@ def test_a_received_terminate_reaches_the_user_in_words(verbs):
     words = (
         "the peer sent a Terminate message: DDP (tagged buffer error): base or bounds violation "
         "(layer 1, type 1, code 0x01); about a segment of 114 bytes: RDMA Write, STag 0x11223344, "
-        "TO between 0x102030405060000 and 0x10203040506ffff"
+        "TO 0x102030405060708"
     )
     assert event.describe() == f"QP 0 stopped: {words}"
     with pytest.raises(QPError, match=re.escape(f"QP 0 stopped: {words}")) as error:

@@ -752,6 +752,32 @@ def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
     assert sink.qp.query_state() == (QPState.ERR, Cause.TERMINATE_RECEIVED)
 
 
+@pytest.mark.requirement("RDMAP-4.8-12")
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_of_several_reads_the_one_that_the_peer_refuses_has_its_status(
+    number: int, context: Context, bystander: Bystander
+):
+    source, sink = End(context), End(context)
+    ours, theirs = socket.socketpair()
+    options = {"crc": True, "ord": READS, "ird": READS, "emss": 1460}
+    source.qp.connect(SocketStream(ours), initiator=False, **options)
+    sink.qp.connect(SocketStream(theirs), initiator=True, **options)
+    rkeys = {n: source.mr.rkey ^ (n == number) for n in range(1, 5)}
+    sink.qp.post_send(
+        *(
+            SendWR(n, WROpcode.RDMA_READ, [sink.element()], remote_addr=source.mr.addr, rkey=rkey)
+            for n, rkey in rkeys.items()
+        )
+    )
+    found = {wc.wr_id: wc.status for wc in sink.cq.wait(4, SECONDS)}
+    assert sink.context.events[-1].terminate.segment.msn == number
+    assert found.pop(number) == WCStatus.REM_ACCESS_ERR
+    # Of those before it the peer may have answered some.
+    answered = [n for n, status in found.items() if status == WCStatus.SUCCESS]
+    assert answered == list(range(1, len(answered) + 1)) and len(answered) < number
+    assert {found[n] for n in found if n not in answered} <= {WCStatus.WR_FLUSH_ERR}
+
+
 # Local errors
 
 WITHOUT_ELEMENTS = (WROpcode.IMM_DATA, WROpcode.LOCAL_INV, WROpcode.REG_MR)

@@ -24,7 +24,7 @@ from stagecoach.gateware.rdmap.checks import (
     is_any,
     read_status_checks,
 )
-from stagecoach.gateware.rdmap.headers import IMMEDIATE_ULPDU, Opcode
+from stagecoach.gateware.rdmap.headers import IMMEDIATE_ULPDU, TERMINATE_ULPDU, Opcode
 from stagecoach.gateware.rdmap.receive.pieces import BANKS, PIECE_WRITE
 from stagecoach.gateware.rdmap.receive.record import record_layout
 from stagecoach.gateware.rdmap.receive.scan import PIECE
@@ -166,6 +166,10 @@ class ReceiveAccess(wiring.Component):
         with m.Switch(record.cause):
             with m.Case(Cause.LOCAL_RECEIVE_PROTECTION, Cause.LOCAL_SEND_PROTECTION):
                 m.d.comb += error.index.eq(record.index)
+            # The octets that an event has end in the middle of the MSN.
+            with m.Case(Cause.TERMINATE_RECEIVED):
+                terminate = data.View(TERMINATE_ULPDU, record.header[: TERMINATE_ULPDU.size])
+                m.d.comb += error.index.eq(from_wire(terminate.msn)[: len(error.index)])
         m.d.comb += [self.stop.qp.eq(record.qp), self.first_segment.qp.eq(record.qp)]
 
         # What a placement says is loaded in every cycle of a state that may be the last one before

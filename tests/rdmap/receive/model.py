@@ -38,6 +38,13 @@ EVENT_BITS = 8 * EVENT_HEADER_OCTETS
 TERMINATE_HEADER = 8 * ddp.UNTAGGED_HEADER_OCTETS
 """Where in the captured header of a Terminate that of RDMAP begins."""
 
+
+def terminated_msn(header: int) -> int:
+    """Low half of the MSN in an untagged DDP header that a Terminate carries: its octets 36, 37."""
+    low = ddp.UNTAGGED_HEADER_OCTETS + 18
+    return int.from_bytes((header >> 8 * low & 0xFFFF).to_bytes(2, "little"), "big")
+
+
 # The stand-in for the STag table answers by the low bits of the STag.
 STATUS_BITS = 7
 ADDRESS_MASK = 0x1234_5678_9ABC_DEF5
@@ -417,7 +424,7 @@ class Model:
         if opcode is Opcode.TERMINATE:
             return (
                 Cause.TERMINATE_RECEIVED,
-                0,
+                terminated_msn(segment["header"]),
                 segment["header"] >> TERMINATE_HEADER & (1 << EVENT_BITS) - 1,
             )
         return Cause.NONE, 0, 0

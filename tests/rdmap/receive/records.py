@@ -17,7 +17,7 @@ from stagecoach.sim.model.rdmap import (
     Opcode,
 )
 from tests.rdmap.receive.bench import as_told
-from tests.rdmap.receive.model import ADDRESS_MASK, STORE_WORDS, stag_status
+from tests.rdmap.receive.model import ADDRESS_MASK, STORE_WORDS, stag_status, terminated_msn
 
 REQUESTS = (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST)
 RESPONSES = (Opcode.RDMA_READ_RESPONSE, Opcode.ATOMIC_RESPONSE)
@@ -98,6 +98,8 @@ class Effects:
         if cause:
             names = ("qp", "ulpdu_length", "header")
             index = record["index"] if cause in LOCAL_CAUSES else 0
+            if cause is Cause.TERMINATE_RECEIVED:
+                index = terminated_msn(record["header"])
             error = {name: record[name] for name in names} | {"cause": cause, "index": index}
             yield as_told("error", error)
         if cause or not record["pieces"] or record["opcode"] in REQUESTS:

@@ -247,7 +247,7 @@ async def check_immediate_data_takes_an_entry_of_any_size_and_places_nothing(dut
 async def check_a_terminate_is_told_with_what_it_says(dut: Any) -> None:
     bench = await start(dut)
     rng = bench.rng
-    tagged, untagged = write(rng, 0), send(5, 6, 0)
+    tagged, untagged = write(rng, 0), send(0x1234_5678, 6, 0)
     for form in Form:
         for length, ddp_header, rdmap_header in (
             (None, b"", b""),
@@ -264,6 +264,8 @@ async def check_a_terminate_is_told_with_what_it_says(dut: Any) -> None:
             assert (name, told["cause"]) == ("error", Cause.TERMINATE_RECEIVED)
             header = told["header"].to_bytes(EVENT_HEADER_OCTETS, "little")
             assert header[: len(said)] == said[:EVENT_HEADER_OCTETS]
+            if ddp_header is untagged:
+                assert told["index"] == 0x5678  # of its MSN
             await bench.settle()
 
 
