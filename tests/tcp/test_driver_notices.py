@@ -272,6 +272,17 @@ async def check_what_is_settled_is_shown(dut: Any) -> None:
         await bench.note(rng.choice(some), rng.randint(0, 9))
         await cycles(dut, SHOWN)
         assert int(dut.settled.value) == bench.settled[connection][0]
+    # And of no other one in any cycle.
+    asked, other = some
+    dut.connection_read.value = asked
+    await cycles(dut, SHOWN)
+
+    def look(_: bool) -> None:
+        assert int(dut.settled.value) == bench.settled[asked][0]
+
+    every_cycle(dut, look)
+    for _ in range(20):
+        await bench.note(other, 1)
     await bench.quiet()
 
 
