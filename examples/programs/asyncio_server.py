@@ -22,6 +22,7 @@ from stagecoach import (
     ConnectionListener,
     ConnectionRequest,
     Context,
+    ListenerClosed,
     QPInitAttr,
     RecvWR,
     SendWR,
@@ -109,10 +110,17 @@ async def serve_one(context: Context, request: ConnectionRequest) -> None:
 
 
 async def serve(context: Context, listener: ConnectionListener) -> None:
-    """Takes clients, until it is cancelled."""
+    """Takes clients, until it is cancelled or the listener is closed."""
     async with asyncio.TaskGroup() as clients:
         while True:
-            clients.create_task(serve_one(context, await listener.accept()))
+            try:
+                request = await listener.accept()
+            except ListenerClosed:
+                return
+            except StartupError as error:  # what connected speaks no MPA, or went away
+                print(error, file=sys.stderr)
+                continue
+            clients.create_task(serve_one(context, request))
 
 
 async def ask(

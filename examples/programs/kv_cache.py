@@ -296,5 +296,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (StagecoachError, CacheError, OSError) as error:
+    except (StagecoachError, CacheError, OSError, ValueError) as error:
         sys.exit(str(error))

@@ -1,6 +1,7 @@
 """The short programs do what their first lines say."""
 
 import asyncio
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -236,6 +237,30 @@ def test_a_client_without_a_place_ends_no_other(
 
     asyncio.run(talk())
     assert capsys.readouterr().err == "no QP is left\n"
+
+
+@pytest.mark.parametrize("octets", [b"not an MPA Request!!", b""], ids=["garbage", "nothing"])
+def test_who_speaks_no_mpa_ends_no_server(
+    devices: tuple[Context, Context], capsys: pytest.CaptureFixture[str], octets: bytes
+) -> None:
+    there, here = devices
+    program = loaded("asyncio_server")
+
+    async def talk() -> None:
+        with listen(there) as listener:
+            server = asyncio.create_task(program.serve(there, listener))
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(octets)
+            writer.write_eof()
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+            writer.close()
+            assert await program.ask(here, "127.0.0.1", listener.port, ["1+1"]) == ["2"]
+            listener.close()
+            await server
+
+    asyncio.run(talk())
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_each_client_of_the_loop_gets_its_answers() -> None:
