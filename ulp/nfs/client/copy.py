@@ -241,7 +241,8 @@ class Copier:
             path = os.readlink(source, dir_fd=source_directory)
             with contextlib.suppress(NfsError):
                 await self._nfs.remove(directory, name)
-            await self._nfs.symlink(directory, name, path)
+            with _naming(name):
+                await self._nfs.symlink(directory, name, path)
         elif stat.S_ISREG(status.st_mode):
             self.progress.expect(status.st_size)
             async with self._places:
@@ -255,15 +256,21 @@ class Copier:
         self, source: bytes, source_directory: int, directory: bytes, name: bytes
     ) -> None:
         with _directory(source, source_directory) as inside:
-            try:
-                handle = await self._nfs.mkdir(directory, name, SetAttributes(mode=0o700))
-            except NfsError as error:
-                if error.status != NfsStatus.EXIST:
-                    raise
-                handle = (await self._nfs.lookup(directory, name)).object
+            with _naming(name):
+                handle = await self._made_directory(directory, name)
             names = [os.fsencode(each) for each in os.listdir(inside)]
             await _all([self.put(each, inside, handle, each) for each in names])
-            await self._nfs.setattr(handle, _attributes(os.fstat(inside)))
+            with _naming(name):
+                await self._nfs.setattr(handle, _attributes(os.fstat(inside)))
+
+    async def _made_directory(self, directory: bytes, name: bytes) -> bytes:
+        """The handle of a directory, which may be there."""
+        try:
+            return await self._nfs.mkdir(directory, name, SetAttributes(mode=0o700))
+        except NfsError as error:
+            if error.status != NfsStatus.EXIST:
+                raise
+            return (await self._nfs.lookup(directory, name)).object
 
     async def _put_file(
         self, source: bytes, source_directory: int, directory: bytes, name: bytes
@@ -279,17 +286,16 @@ class Copier:
                 self._nfs.create(directory, temporary, wanted, CreateMode.GUARDED)
             )
             try:
-                await self._put_content(fd, await asyncio.shield(creating), name)
-                await self._nfs.rename(directory, temporary, directory, name)
+                with _naming(name):
+                    await self._put_content(fd, await asyncio.shield(creating))
+                    await self._nfs.rename(directory, temporary, directory, name)
             except BaseException:
                 await self._discard(directory, temporary, creating)
                 raise
-        except NfsError as error:
-            raise NfsError(error.status, error.what or shown(name)) from error
         finally:
             os.close(fd)
 
-    async def _put_content(self, fd: int, handle: bytes, name: bytes) -> None:
+    async def _put_content(self, fd: int, handle: bytes) -> None:
         status = os.fstat(fd)
         for _ in range(_TRIES):
             written = await self._each_block(
@@ -300,7 +306,7 @@ class Copier:
             if not verifiers or verifiers == {await self._nfs.commit(handle)}:
                 break
         else:
-            raise NfsError(NfsStatus.IO, f"{shown(name)}: the server lost what was written")
+            raise NfsError(NfsStatus.IO, "the server lost what was written")
         await self._nfs.setattr(handle, _attributes(status))
 
     async def _discard(
@@ -383,6 +389,15 @@ def _directory(name: bytes, above: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _naming(name: bytes) -> Iterator[None]:
+    """Has an error of the server name the file that it is about."""
+    try:
+        yield
+    except NfsError as error:
+        raise NfsError(error.status, f"{shown(name)}: {error.what}") from error
 
 
 async def _all(work: list[Awaitable[None]]) -> None:
