@@ -127,18 +127,19 @@ def add_startup(
 ) -> None:
     """Adds the options of MPA startup, which are the same at every command that connects.
 
-    `connects`: whether this end may be the one that connects, which has all of them. `timeout`: of
-    this command if it is not told of another. An option that was not given is `None`;
-    `startup_options` is what they say.
+    `connects`: whether this end may be the one that connects; else those of its end alone are not
+    in the help, for `refuse_connecting`. `timeout`: of this command if it is not told of another.
+    An option that was not given is `None`; `startup_options` is what they say.
     """
     group = add_mpa(parser, connects=connects)
-    if connects:
-        group.add_argument(
-            "--peer-to-peer",
-            action="store_true",
-            default=None,
-            help="begin with an RTR frame, after which either end may send first",
-        )
+    group.add_argument(
+        "--peer-to-peer",
+        action="store_true",
+        default=None,
+        help="begin with an RTR frame, after which either end may send first"
+        if connects
+        else argparse.SUPPRESS,
+    )
     group.add_argument(
         "--timeout",
         type=seconds("timeout"),
@@ -164,13 +165,14 @@ def add_mpa(parser: argparse.ArgumentParser, *, connects: bool = True) -> Any:
     group.add_argument(
         "--markers", action="store_true", default=None, help="ask the peer to send Markers"
     )
-    if connects:
-        group.add_argument(
-            "--revision",
-            type=number("revision", PLAIN_REVISION, ENHANCED_REVISION),
-            metavar="REVISION",
-            help=f"of MPA: {PLAIN_REVISION} is RFC 5044 without RFC 6581 ({ENHANCED_REVISION})",
-        )
+    group.add_argument(
+        "--revision",
+        type=number("revision", PLAIN_REVISION, ENHANCED_REVISION),
+        metavar="REVISION",
+        help=f"of MPA: {PLAIN_REVISION} is RFC 5044 without RFC 6581 ({ENHANCED_REVISION})"
+        if connects
+        else argparse.SUPPRESS,
+    )
     return group
 
 
@@ -199,7 +201,7 @@ def startup_options(options: argparse.Namespace) -> StartupOptions:
     """What the options of `add_startup` say."""
     given = vars(options)
     told = {"crc": given["crc"], "markers": given["markers"]}
-    told |= {name: given.get(name) for name in _CONNECTING_ONLY}
+    told |= {name: given[name] for name in _CONNECTING_ONLY}
     timeout = given["startup_timeout"] if given["timeout"] is None else given["timeout"]
     return StartupOptions(
         timeout=timeout, **{name: value for name, value in told.items() if value is not None}

@@ -60,7 +60,7 @@ def connect(qp: QP, host: str, port: int, **options: Unpack[ConnectOptions]) -> 
         reply = attempt.send_request(stream).read(attempt.deadline)
         attempt.check(reply, stream)
         time.sleep(attempt.delay)
-        await_rtr(qp, attempt.operate(reply, stream), attempt.deadline)
+        await_rtr(qp, attempt.operate(reply, stream), attempt.deadline, stream.peer_address)
     return reply.private_data
 
 

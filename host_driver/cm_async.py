@@ -33,7 +33,7 @@ async def open_connection(qp: QP, host: str, port: int, **options: Unpack[Connec
         await asyncio.sleep(attempt.delay)
         connection = attempt.operate(reply, stream)
         if has_rtr(connection):
-            with awaiting_rtr(qp, attempt.deadline, 0.0):
+            with awaiting_rtr(qp, attempt.deadline, 0.0, stream.peer_address):
                 await _hidden_done(qp, attempt.deadline)
     return reply.private_data
 
@@ -55,7 +55,7 @@ async def accept_connection(
                 await asyncio.sleep(_POLL_SECONDS)
         accepted._operate(qp)
         if has_rtr(accepted.connection):
-            with awaiting_rtr(qp, accepted.deadline, 0.0):
+            with awaiting_rtr(qp, accepted.deadline, 0.0, accepted.peer_address):
                 await _hidden_done(qp, accepted.deadline)
 
 

@@ -279,9 +279,14 @@ class AcceptedRequest(Droppable):
         self._opened(context)
 
     def __repr__(self) -> str:
-        host, port = self._stream.peer_address
+        host, port = self.peer_address
         about = f"IRD {self.connection.ird}, ORD {self.connection.ord}"
         return f"<AcceptedRequest from {host}:{port}, {about}>"
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        """Host and port of the Initiator."""
+        return self._stream.peer_address
 
     def wait(self) -> None:
         """Waits until the first FPDU begins to arrive.
@@ -311,7 +316,7 @@ class AcceptedRequest(Droppable):
         self._context.lock.check()
         with self._closed_if_it_fails():
             self._operate(qp)
-            await_rtr(qp, self.connection, self.deadline)
+            await_rtr(qp, self.connection, self.deadline, self.peer_address)
 
     def _operate(self, qp: QP) -> None:
         """The first step of `connect`: gives the stream to the QP."""

@@ -82,18 +82,22 @@ def has_rtr(connection: Connection) -> bool:
     return _takes_send(connection) or bool(connection.initiator and connection.rtr)
 
 
-def await_rtr(qp: QP, connection: Connection, deadline: Deadline) -> None:
+def await_rtr(qp: QP, connection: Connection, deadline: Deadline, peer: tuple[str, int]) -> None:
     """Returns when the work request of the RTR frame is completed, at once if there is none.
+
+    `peer`: host and port of the other end, for messages.
 
     Raises `StartupError` if it is not in time, or the QP stops meanwhile; the QP is in ERR then.
     """
     if has_rtr(connection):
-        with awaiting_rtr(qp, deadline, FLUSH_SECONDS):
+        with awaiting_rtr(qp, deadline, FLUSH_SECONDS, peer):
             qp.context.poll_until(qp._hidden_done, deadline.left, StartupStep.FIRST_FPDU)
 
 
 @contextmanager
-def awaiting_rtr(qp: QP, deadline: Deadline, flush_seconds: float) -> Iterator[None]:
+def awaiting_rtr(
+    qp: QP, deadline: Deadline, flush_seconds: float, peer: tuple[str, int]
+) -> Iterator[None]:
     """Around a wait for the RTR frame: ends the stream if that fails, see `await_rtr`.
 
     Waits up to `flush_seconds` for a peer that does not read.
@@ -103,7 +107,7 @@ def awaiting_rtr(qp: QP, deadline: Deadline, flush_seconds: float) -> Iterator[N
     except WaitTimeout as error:
         qp.disconnect(flush_seconds)
         raise StartupTimeout(
-            StartupStep.FIRST_FPDU, deadline.seconds, f"QP {qp.qp_num} has not done it"
+            StartupStep.FIRST_FPDU, deadline.seconds, f"QP {qp.qp_num} has not done it", peer
         ) from error
     except BaseException:
         qp.disconnect(flush_seconds)

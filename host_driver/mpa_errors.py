@@ -26,12 +26,21 @@ class StartupTimeout(StartupError, TimeoutError):
     Attributes
     ----------
     step: the `StartupStep`. seconds: what was allowed.
+    peer: host and port of who was silent; `None` before there is a connection.
     """
 
-    def __init__(self, step: StartupStep, seconds: float, detail: str):
+    def __init__(
+        self,
+        step: StartupStep,
+        seconds: float,
+        detail: str,
+        peer: tuple[str, int] | None = None,
+    ):
         self.step = step
         self.seconds = seconds
-        super().__init__(f"{step}: not within {seconds:g} s: {detail}")
+        self.peer = peer
+        who = "" if peer is None else " (peer {}:{})".format(*peer)
+        super().__init__(f"{step}: not within {seconds:g} s: {detail}{who}")
 
 
 class MalformedFrame(StartupError):
@@ -69,10 +78,12 @@ class ConnectionRejected(StartupError):
         self.revision = revision
         self.ird, self.ord = ird, ord
         self.stream = stream
-        shown = repr(private_data[:_SHOWN_OCTETS])
+        shown = f"with private data {private_data[:_SHOWN_OCTETS]!r}"
         if len(private_data) > _SHOWN_OCTETS:
             shown += f" and {len(private_data) - _SHOWN_OCTETS} bytes more"
-        super().__init__(f"the peer rejected the connection, private data {shown}")
+        if not private_data:
+            shown = "without private data"
+        super().__init__(f"the peer rejected the connection, {shown}")
 
 
 class InsufficientIRD(StartupError):

@@ -109,7 +109,7 @@ class FrameReader:
 
     def timeout(self, seconds: float) -> StartupTimeout:
         """The error for a frame that took longer."""
-        return StartupTimeout(self._step, seconds, self.progress)
+        return StartupTimeout(self._step, seconds, self.progress, self._stream.peer_address)
 
     def _ended(self, error: StreamClosed) -> StartupError:
         text = f"{self._step}: the stream ended: {self.progress}: {error}"
@@ -136,7 +136,7 @@ def send_octets(stream: ByteStream, octets: bytes, step: StartupStep, deadline: 
     try:
         stream.sendall(octets, deadline.left)
     except TransportTimeout as error:
-        raise StartupTimeout(step, deadline.seconds, str(error)) from error
+        raise StartupTimeout(step, deadline.seconds, str(error), stream.peer_address) from error
     except TransportError as error:
         raise StartupError(f"{step}: {error}") from error
 
@@ -160,6 +160,8 @@ def await_first_fpdu(stream: ByteStream, deadline: Deadline) -> None:
     try:
         stream.wait_readable(deadline.left)
     except TransportTimeout as error:
-        raise StartupTimeout(StartupStep.FIRST_FPDU, deadline.seconds, str(error)) from error
+        raise StartupTimeout(
+            StartupStep.FIRST_FPDU, deadline.seconds, str(error), stream.peer_address
+        ) from error
     except TransportError as error:
         raise StartupError(f"{StartupStep.FIRST_FPDU}: {error}") from error

@@ -38,7 +38,8 @@ def decode(
     """Prints startup frames and FPDUs of a capture file, then how many; returns the exit status.
 
     ``pager`` ``None`` uses one when standard output is a terminal. Raises ``CaptureError`` for a
-    file that is no capture, after the last packet for one that is cut, and for one without MPA.
+    file that is no capture, after the last packet for one that is cut, for one without MPA, and
+    for a connection that was asked for and is not there.
     """
     from stagecoach.sim.capture.decode import decode_file
     from stagecoach.sim.capture.decode_json import as_json as item_as_json
@@ -64,6 +65,9 @@ def decode(
     if not decoded.items:
         others = f"; {decoded.others} TCP connections do not start with it"
         raise CaptureError(f"{file} has no MPA Request Frame{others if decoded.others else ''}")
+    if missing := selection.missing(decoded.items):
+        last_one = max(item.place.connection for item in decoded.items)
+        raise CaptureError(f"{file} has no connection {missing[0]}; allowed: 1 to {last_one}")
     return 0
 
 

@@ -22,6 +22,10 @@ class Selection:
         """Those that are shown."""
         return [item for item in items if self._has(item)]
 
+    def missing(self, items: Iterable[Item]) -> list[int]:
+        """Connections that were asked for, and are not there."""
+        return sorted(self.connections - {item.place.connection for item in items})
+
     def _has(self, item: Item) -> bool:
         if self.connections and item.place.connection not in self.connections:
             return False

@@ -35,6 +35,9 @@ _COMPLAINTS = Complaints(logging.getLogger(__name__))
 
 _CLOSING_THREADS = 64
 
+EXIT_TERMINATED = 128 + signal.SIGTERM
+"""As a shell has it."""
+
 
 def serve(
     export: Export,
@@ -178,8 +181,45 @@ def _shown_progress(what: str) -> Iterator[Progress]:
             bar.update(task, total=progress.total, completed=progress.octets)
 
         progress = Progress(tell=tell)
-        yield progress
+        try:
+            yield progress
+        finally:
+            bar.stop()
+            _tell_left(progress)
     _tell_copied(what, progress, time.monotonic() - begun)
+
+
+def _tell_left(progress: Progress) -> None:
+    for name in progress.left:
+        print(
+            f"stagecoach nfs: {shown(name)} may be left at the server, which did not say that it "
+            "has removed it",
+            file=sys.stderr,
+        )
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """While files are copied SIGTERM ends it as Ctrl-C does: unfinished ones are removed."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    came = False
+
+    def end() -> None:
+        nonlocal came
+        came = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not came:
+            raise
+        print("stagecoach nfs: terminated", file=sys.stderr)
+        raise SystemExit(EXIT_TERMINATED) from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _tell_copied(what: str, progress: Progress, seconds: float) -> None:
@@ -203,7 +243,8 @@ def get(url: NfsUrl, target: Path, ways: Ways, recursive: bool) -> Progress:
             copier = await Copier.of(files, found, progress, write=False)
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                await copier.get(found, fd, new_name)
+                with _ended_by_sigterm():
+                    await copier.get(found, fd, new_name)
             finally:
                 os.close(fd)
 
@@ -249,7 +290,8 @@ def put(source: Path, url: NfsUrl, ways: Ways, recursive: bool) -> Progress:
             copier = await Copier.of(files, directory, progress, write=True)
             fd = os.open(source.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                await copier.put(os.fsencode(source.name), fd, directory.handle, name)
+                with _ended_by_sigterm():
+                    await copier.put(os.fsencode(source.name), fd, directory.handle, name)
             finally:
                 os.close(fd)
 

@@ -6,7 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stagecoach.cli.options import add_device, add_startup, check_startup, number, startup_options
+from stagecoach.cli.options import (
+    add_device,
+    add_startup,
+    check_startup,
+    number,
+    refuse_connecting,
+    startup_options,
+)
 from stagecoach.ulp.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
 
 _PROFILES = ("rfc8166", "rfc5666")
@@ -186,7 +193,9 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
                 parser.error(f"--{name} without root; allowed: if root runs the server")
         if options.squash == "all":
             parser.error("--all-squash without root; allowed: if root runs the server")
-    if options.nfs_command != "serve":
+    if options.nfs_command == "serve":
+        refuse_connecting(parser, options, "with serve")
+    else:
         check_startup(parser, options)
     if options.nfs_command == "get" and options.local == STANDARD_OUTPUT and options.recursive:
         parser.error("-r with -; allowed: one file")

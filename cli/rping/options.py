@@ -14,6 +14,7 @@ from stagecoach.cli.options import (
     startup_options,
 )
 from stagecoach.ulp.rping.ends import DEFAULT_IDLE, DEFAULT_PORT, DEFAULT_SIZE, Settings
+from stagecoach.ulp.rping.link import PATIENCE
 from stagecoach.ulp.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
 
 
@@ -74,8 +75,8 @@ def add_rping(subparsers: Any) -> None:
         "--idle",
         type=_parse_idle,
         metavar="SECONDS",
-        help="for which a client may be silent between two pings before the server ends its "
-        f"connection ({DEFAULT_IDLE:g}); 0 for ever",
+        help="for which a client may be silent before the server ends its connection "
+        f"({DEFAULT_IDLE:g}); 0 for ever; in the middle of a ping at most {PATIENCE:g}",
     )
     add_startup(rping)
     add_device(rping)

@@ -121,6 +121,13 @@ def test_a_selection_that_is_none_is_one_line_and_status_2(options, message, cap
     assert err.count("\n") == 1 and message in err
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_connection_that_is_not_there_is_told(two, capsys, form):
+    assert main(["decode", two, "--connection", "9", *form]) == 1
+    message = f"stagecoach decode: {two} has no connection 9; allowed: 1 to 2\n"
+    assert capsys.readouterr().err == message
+
+
 def test_interrupts_are_for_the_pager(tmp_path):
     """While more is written than the pipe holds, and when all is written and the pager goes on."""
     go, end = tmp_path / "go", tmp_path / "end"

@@ -15,6 +15,7 @@ CLIENTS = {
     "perftest": ["perftest", "ib_write_bw", "::1"],
     "nfs ls": ["nfs", "ls", "nfs+rdma://host/"],
     "nfs put": ["nfs", "put", "/", "nfs+rdma://host/"],
+    **{f"nfs {name}": ["nfs", name, "nfs+rdma://host/"] for name in ("get", "stat", "rm")},
 }
 SERVERS = {
     "rping": ["rping", "-s"],
@@ -61,6 +62,18 @@ def test_every_command_that_listens_has_those_of_its_end(command):
     assert startup_options(parsed([*SERVERS[command], *given])) == StartupOptions(
         crc=False, markers=True, timeout=7.0
     )
+
+
+@pytest.mark.parametrize("option", ["--revision=1", "--peer-to-peer"])
+@pytest.mark.parametrize("command", SERVERS)
+def test_what_is_the_clients_to_choose_is_refused_by_name(command, option, capsys):
+    """A Responder answers with the revision of the Request, and waits for the first FPDU."""
+    with pytest.raises(SystemExit) as caught:
+        main([*SERVERS[command], option])
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"{option.partition('=')[0]} with" in err and "; allowed: at the client" in err
 
 
 @pytest.mark.parametrize("command", CLIENTS)

@@ -81,6 +81,11 @@ def test_bad_options_are_one_line_and_status_2(arguments, message, capsys):
     assert message in err
 
 
+@pytest.mark.parametrize(("idle", "patience"), [(0.0, 120.0), (600.0, 120.0), (7.0, 7.0)])
+def test_a_client_has_no_more_time_in_a_ping_than_idle_says(idle, patience):
+    assert Settings(idle=idle).patience == patience
+
+
 @pytest.mark.parametrize("number", [0, 1, 57, 58, 12345])
 @pytest.mark.parametrize("size", [26, 64, 4000])
 def test_a_ping_has_the_wanted_octets(number, size):
@@ -293,6 +298,17 @@ class TestDevice:
             )
             pair.peer.close()
 
+    def test_a_client_that_freezes_in_a_ping_has_the_same_end(self, capsys):
+        with Pair(here(persistent=True, idle=0.5)) as pair:
+            with Link(pair.context) as frozen:
+                connect(frozen.qp, "127.0.0.1", pair.ports[0])
+                mr = frozen.register(bytearray(64), AccessFlags.REMOTE_READ)
+                frozen.send(Advertisement(mr.addr, mr.rkey, 64).pack())
+                assert frozen.receive("the go-ahead") == GO_AHEAD
+                err = told(capsys, "PeerSilent", seconds=30)
+            assert "in 0.5 s; it still owed the second advertisement of ping 0" in err
+            pair.peer.close()
+
     def test_a_client_for_which_there_is_no_qp_is_told_and_the_others_go_on(self, capsys):
         with Pair(here(persistent=True)) as pair:
             held = [QP(pd, init) for pd, init in all_but_one_qp(pair.peer)]
@@ -341,9 +357,11 @@ class TestDevice:
         assert len(fpdus(decoded)) == 2 * 7 + options.peer_to_peer
 
 
-def told(capsys: pytest.CaptureFixture[str], text: str, count: int = 1) -> str:
+def told(
+    capsys: pytest.CaptureFixture[str], text: str, count: int = 1, seconds: float = SECONDS
+) -> str:
     """What came on standard error until it had a text so many times."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     err = ""
     while err.count(text) < count:
         assert time.monotonic() < end

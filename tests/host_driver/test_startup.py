@@ -276,6 +276,13 @@ def test_the_text_of_a_rejection_shows_no_more_than_the_first_octets(active, oct
     assert caught.value.private_data == b"z" * octets
 
 
+def test_a_rejection_without_private_data_says_so(active):
+    reply = StartupFrame(reply=True, reject=True)
+    with RawResponder(answer_with(reply.encode())) as responder:
+        with pytest.raises(ConnectionRejected, match=r"connection, without private data$"):
+            connect(active.qp, "127.0.0.1", responder.port)
+
+
 # Arguments
 
 

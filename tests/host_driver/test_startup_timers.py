@@ -69,6 +69,7 @@ def test_a_peer_that_falls_silent_is_an_error_in_time(active, octets):
             connect(active.qp, "127.0.0.1", responder.port, timeout=SHORT)
         assert time.monotonic() - begun < PATIENCE / 2
     assert caught.value.step == StartupStep.REPLY
+    assert caught.value.peer == ("127.0.0.1", responder.port)
     assert isinstance(caught.value, TimeoutError)
     assert responder.result[1] == b""
 
@@ -77,6 +78,7 @@ class FullStream:
     """A stream whose peer takes nothing: it is sent nothing, in any time."""
 
     maximum_segment_size = 1460
+    peer_address = ("127.0.0.1", 1)
 
     def __init__(self) -> None:
         self.closed = False

@@ -32,7 +32,7 @@ from tools.interop.nfs import MOUNT_PORT, SERVER_PORT
 from tools.interop.packages import run
 from tools.interop.perftest import PORT as PERFTEST_PORT
 from tools.interop.plan import Case, plan, selected
-from tools.interop.report import Run, page
+from tools.interop.report import Run, other_run, page
 from tools.interop.rping import PORT as RPING_PORT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,12 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.document:
             return _document()
+        other = other_run(read_results(RESULTS), options.all)
         found, versions = _prepare(cases)
     except (InteropError, CacheError, BadResults, BuildError) as error:
         print(f"interop: {error}", file=sys.stderr)
         return 2
     today = f"{datetime.now(UTC):%d %B %Y}".lstrip("0")
-    ran = Run(cases, today, _commit(), versions, options.all)
+    ran = Run(cases, today, _commit(), versions, options.all, other=other)
     _run(ran, found, None if options.case else RESULTS)
     for row in ran.failures:
         print(f"{row.result.upper()} {row.case.label}: {row.why}")

@@ -17,6 +17,8 @@ class Run:
     """A run: its planned cases, and the rows so far.
 
     commit: of this repository. stopped: why there was no guest for what did not run.
+    other: what `summary` has of the last run of the other kind, full or usual; `None` if there was
+    none.
     """
 
     cases: Sequence[Case]
@@ -27,6 +29,7 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     seconds: float = 0.0
     stopped: str = ""
+    other: Mapping[str, Any] | None = None
 
     def all_rows(self) -> list[Row]:
         """Those of cases that ran, then one for each that did not."""
@@ -40,6 +43,15 @@ class Run:
 
     def as_json(self) -> dict[str, Any]:
         """What build/interop.json has."""
+        return {
+            **self.summary(),
+            "stopped": self.stopped,
+            "other_run": self.other,
+            "cases": [self._row(row) for row in self.all_rows()],
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """What it has of the run as a whole."""
         count = Counter(row.result for row in self.all_rows())
         return {
             "date": self.date,
@@ -51,8 +63,6 @@ class Run:
             "cases_failed": count[FAILED],
             "cases_not_run": count[NOT_RUN],
             "peer_faults": count[PEER_FAULT],
-            "stopped": self.stopped,
-            "cases": [self._row(row) for row in self.all_rows()],
         }
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -68,20 +78,25 @@ class Run:
         }
 
 
+def other_run(results: Mapping[str, Any], full: bool) -> Mapping[str, Any] | None:
+    """The last run of the other kind than `full`, of what build/interop.json had before."""
+    if results and results["full_matrix"] != full:
+        of_cases = ("cases", "stopped", "other_run")
+        return {name: value for name, value in results.items() if name not in of_cases}
+    found: Mapping[str, Any] | None = results.get("other_run")
+    return found
+
+
 _PAGE = Path(__file__).with_name("page.txt")
 
 
 def page(results: Mapping[str, Any], retries: int) -> str:
     """docs/interop.md, of what build/interop.json has."""
-    kind = "`make interop ALL=1`" if results["full_matrix"] else "`make interop`"
     versions = results["cases"][0]["versions"]
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
-    run = (
-        f"{kind}, {results['date']}, {results['commit']}: {results['cases_planned']} cases, "
-        f"{results['cases_passed']} passed, {results['cases_failed']} failed, "
-        f"{results['cases_not_run']} did not run, {results['peer_faults']} faults of the peer; "
-        f"{results['run_seconds'] / 60:.0f} minutes. The peer: {PEER}; {listed}."
-    )
+    run = f"{_line(results)} The peer: {PEER}; {listed}."
+    if (other := results.get("other_run")) is not None:
+        run += f"\n\n{_line(other)}"
     faults = "".join(
         f"* {row['case']} ({_way(row)}): {row['result']}: {row['why']}\n"
         for row in results["cases"]
@@ -94,6 +109,17 @@ def page(results: Mapping[str, Any], retries: int) -> str:
         table="\n".join(_table(results["cases"])),
         faults=f"\n{faults}" if faults else "",
         retries=retries,
+    )
+
+
+def _line(summary: Mapping[str, Any]) -> str:
+    """A run, and how long it took."""
+    kind = "`make interop ALL=1`" if summary["full_matrix"] else "`make interop`"
+    return (
+        f"{kind}, {summary['date']}, {summary['commit']}: {summary['cases_planned']} cases, "
+        f"{summary['cases_passed']} passed, {summary['cases_failed']} failed, "
+        f"{summary['cases_not_run']} did not run, {summary['peer_faults']} faults of the peer; "
+        f"{summary['run_seconds'] / 60:.0f} minutes."
     )
 
 

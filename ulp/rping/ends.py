@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from stagecoach.host_driver import AccessFlags, Context, StartupOptions, WROpcode, connect
-from stagecoach.ulp.rping.link import Link, PeerClosed, RpingError
+from stagecoach.ulp.rping.link import PATIENCE, Link, PeerClosed, RpingError
 from stagecoach.ulp.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
 
 DEFAULT_PORT = 7174
@@ -15,7 +15,7 @@ READS = 1
 """IRD and ORD: one Read is under way at a time."""
 
 DEFAULT_IDLE = 600.0
-"""Seconds that a client may be silent between two pings."""
+"""Seconds that a client may be silent."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Settings:
     count: pings until the client ends; 0 for ever. persistent: the server serves clients side by
     side, and does not end. address: of the server; empty for all local ones.
     startup: what this end asks for in MPA startup. idle: seconds for which a client may be silent
-    between two pings before the server ends its connection; 0 for ever.
+    before the server ends its connection; 0 for ever. In a ping it is no more than `PATIENCE`.
     """
 
     address: str = ""
@@ -38,6 +38,11 @@ class Settings:
     persistent: bool = False
     startup: StartupOptions = field(default_factory=StartupOptions)
     idle: float = DEFAULT_IDLE
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a client of the server may take for its part of a ping."""
+        return min(self.idle or math.inf, PATIENCE)
 
     def tell(self, text: str) -> None:
         """A line for `verbose`."""

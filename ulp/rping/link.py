@@ -26,7 +26,7 @@ from stagecoach.ulp.rping.completions import Completions
 from stagecoach.ulp.rping.messages import ADVERTISEMENT_OCTETS
 
 PATIENCE = 120.0
-"""Seconds that the other side may take for its part of a ping that has begun."""
+"""Seconds that the other side may take for its part of a ping that has begun, at most."""
 
 _REQUESTS = 4
 
@@ -58,9 +58,16 @@ class Link:
     context: the open device; what is made from it is closed with `close`.
     completions: of all links of the device, with room for `COMPLETIONS` of each; its own if not
         given.
+    patience: seconds that the other side may take for its part of a ping that has begun.
     """
 
-    def __init__(self, context: Context, completions: Completions | None = None):
+    def __init__(
+        self,
+        context: Context,
+        completions: Completions | None = None,
+        patience: float = PATIENCE,
+    ):
+        self._patience = patience
         self.pd = PD(context)
         try:
             self._own = completions is None
@@ -93,14 +100,14 @@ class Link:
         self.qp.post_send(SendWR(sg=[SGE(mr.addr, mr.length, mr.lkey)]))
         self._complete(WCOpcode.SEND)
 
-    def receive(self, what: str, seconds: float = PATIENCE) -> bytes:
-        """The next message, 16 octets.
+    def receive(self, what: str, seconds: float | None = None) -> bytes:
+        """The next message, 16 octets; waits for its patience, or other `seconds`.
 
         Raises `RpingError` for another length, `PeerClosed`, `PeerLost` and `PeerSilent`, which say
         `what` was waited for.
         """
         while not self._messages:
-            self._take(what, seconds)
+            self._take(what, self._patience if seconds is None else seconds)
         return self._messages.popleft()
 
     def move(self, opcode: WROpcode, local: MR, length: int, addr: int, rkey: int) -> None:
@@ -110,7 +117,7 @@ class Link:
         self._complete(WCOpcode[opcode.name])
 
     def _complete(self, opcode: WCOpcode) -> None:
-        while self._take(f"the completion of {opcode.name}", PATIENCE) != opcode:
+        while self._take(f"the completion of {opcode.name}", self._patience) != opcode:
             pass
 
     def _take(self, what: str, seconds: float) -> WCOpcode:

@@ -111,7 +111,7 @@ class _Service:
             link.close()
 
     def _open(self) -> Link:
-        link = Link(self._context, self._completions)
+        link = Link(self._context, self._completions, self._settings.patience)
         with self._lock:
             if self._closed:
                 link.close()

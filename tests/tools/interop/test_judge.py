@@ -14,7 +14,7 @@ from tools.interop.job import JobError
 from tools.interop.judge import FAILED, NOT_RUN, PASSED, PEER_FAULT, RETRIES, Judge, Row
 from tools.interop.lab import GATEWARE, OWN, SOCKETS, Way
 from tools.interop.plan import Case, plan, selected
-from tools.interop.report import Run, page
+from tools.interop.report import Run, other_run, page
 
 VERSIONS = {"linux": "6.1.192-2", "qemu": "7.2.22"}
 
@@ -115,6 +115,27 @@ def test_the_page_has_a_line_for_each_case_and_a_column_for_each_way():
     assert "* rping: b (host's TCP): peer fault: accept race" in text
     assert "* rping: b (device's TCP, 0.1% loss): failed: no answer" in text
     assert "* There was no guest for the rest: QEMU has ended" in text
+
+
+def test_the_page_says_how_long_the_last_run_of_each_kind_took():
+    cases = [case("a", passes)]
+    usual = Run(cases, "26 November 2026", "abc1234", VERSIONS, full=False, seconds=660.0)
+    usual.rows = [Row(cases[0], PASSED)]
+    before = json.loads(json.dumps(usual.as_json()))
+    assert before["other_run"] is None
+    line = "`make interop`, 26 November 2026, abc1234: 1 cases, 1 passed, 0 failed, 0 did not run"
+    full, again = (
+        Run(cases, "27 November 2026", "def5678", VERSIONS, full=True, seconds=3600.0)
+        for _ in range(2)
+    )
+    full.other = other_run(before, full=True)
+    # A second one of its kind keeps what the first one kept.
+    again.other = other_run(full.as_json(), full=True)
+    for run in (full, again):
+        text = page(run.as_json(), RETRIES)
+        assert f"\n{line}, 0 faults of the peer; 11 minutes.\n" in text
+        assert "`make interop ALL=1`, 27 November 2026, def5678" in text and "60 minutes" in text
+    assert other_run({}, full=True) is None
 
 
 def test_the_plan_names_each_case_once_and_is_large_enough():

@@ -310,7 +310,13 @@ def test_special_permissions_are_not_copied(tmp_path):
     assert stat.S_IMODE((tmp_path / "back" / "file").stat().st_mode) == 0o755
 
 
-def test_read_only_server(tree, tmp_path):
+@pytest.mark.parametrize("name", ["tree", "tree/file", "tree/link"])
+def test_what_may_not_be_put_is_named(tmp_path, name):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").touch()
+    (tmp_path / "tree" / "link").symlink_to("file")
+    path = tmp_path / name
     with served(tmp_path / "there", read_only=True) as url:
-        with pytest.raises(NfsError, match="NFS3ERR_ROFS"):
-            copied(url(), tree, "put")
+        with pytest.raises(NfsError, match=f"^{path.name}: [A-Z]+: NFS3ERR_ROFS, read-only"):
+            copied(url(), path, "put")

@@ -30,8 +30,9 @@ _PERMISSIONS = 0o777
 """What is kept of the mode: no set-user-ID and the like."""
 _KEPT_OF_NAME = 200
 """Bytes of a name that are in that of the unfinished file."""
-_REMOVING_SECONDS = 5.0
-"""For which the removal of an unfinished file is waited for."""
+_REMOVING_SECONDS = 30.0
+"""For which the removal of an unfinished file is waited for. Over RDMA it leaves after what the
+server reads of the WRITEs that are under way, 4 MiB at most: a simulated device takes seconds."""
 _TRIES = 2
 """Of a WRITE whose data the server lost before the COMMIT, because it was restarted."""
 
@@ -40,14 +41,16 @@ _TRIES = 2
 class Progress:
     """What was copied.
 
-    files, octets: done. total: bytes of the files that were found so far. tell: is called when
-    one of them has changed.
+    files, octets: done. total: bytes of the files that were found so far. skipped: names of what
+    is no file, directory or link. left: names of unfinished files that the server did not say it
+    has removed. tell: is called when one of the numbers has changed.
     """
 
     files: int = 0
     octets: int = 0
     total: int = 0
     skipped: list[bytes] = field(default_factory=list)
+    left: list[bytes] = field(default_factory=list)
     tell: Callable[["Progress"], None] = lambda progress: None
 
     def add(self, octets: int) -> None:
@@ -77,6 +80,7 @@ class Copier:
         for _ in range(outstanding):
             self._buffers.put_nowait(memoryview(bytearray(transfer)))
         self._places = asyncio.Semaphore(_FILES_AT_A_TIME)
+        self._writing: set[asyncio.Task[set[bytes]]] = set()
         self.progress = progress
 
     @classmethod
@@ -237,7 +241,8 @@ class Copier:
             path = os.readlink(source, dir_fd=source_directory)
             with contextlib.suppress(NfsError):
                 await self._nfs.remove(directory, name)
-            await self._nfs.symlink(directory, name, path)
+            with _naming(name):
+                await self._nfs.symlink(directory, name, path)
         elif stat.S_ISREG(status.st_mode):
             self.progress.expect(status.st_size)
             async with self._places:
@@ -251,15 +256,21 @@ class Copier:
         self, source: bytes, source_directory: int, directory: bytes, name: bytes
     ) -> None:
         with _directory(source, source_directory) as inside:
-            try:
-                handle = await self._nfs.mkdir(directory, name, SetAttributes(mode=0o700))
-            except NfsError as error:
-                if error.status != NfsStatus.EXIST:
-                    raise
-                handle = (await self._nfs.lookup(directory, name)).object
+            with _naming(name):
+                handle = await self._made_directory(directory, name)
             names = [os.fsencode(each) for each in os.listdir(inside)]
             await _all([self.put(each, inside, handle, each) for each in names])
-            await self._nfs.setattr(handle, _attributes(os.fstat(inside)))
+            with _naming(name):
+                await self._nfs.setattr(handle, _attributes(os.fstat(inside)))
+
+    async def _made_directory(self, directory: bytes, name: bytes) -> bytes:
+        """The handle of a directory, which may be there."""
+        try:
+            return await self._nfs.mkdir(directory, name, SetAttributes(mode=0o700))
+        except NfsError as error:
+            if error.status != NfsStatus.EXIST:
+                raise
+            return (await self._nfs.lookup(directory, name)).object
 
     async def _put_file(
         self, source: bytes, source_directory: int, directory: bytes, name: bytes
@@ -271,19 +282,20 @@ class Copier:
         try:
             temporary = _unfinished(name)
             wanted = SetAttributes(mode=0o600, size=0)
-            handle = await self._nfs.create(directory, temporary, wanted, CreateMode.GUARDED)
+            creating = asyncio.ensure_future(
+                self._nfs.create(directory, temporary, wanted, CreateMode.GUARDED)
+            )
             try:
-                await self._put_content(fd, handle, name)
-                await self._nfs.rename(directory, temporary, directory, name)
+                with _naming(name):
+                    await self._put_content(fd, await asyncio.shield(creating))
+                    await self._nfs.rename(directory, temporary, directory, name)
             except BaseException:
-                await self._discard(directory, temporary)
+                await self._discard(directory, temporary, creating)
                 raise
-        except NfsError as error:
-            raise NfsError(error.status, error.what or shown(name)) from error
         finally:
             os.close(fd)
 
-    async def _put_content(self, fd: int, handle: bytes, name: bytes) -> None:
+    async def _put_content(self, fd: int, handle: bytes) -> None:
         status = os.fstat(fd)
         for _ in range(_TRIES):
             written = await self._each_block(
@@ -294,23 +306,67 @@ class Copier:
             if not verifiers or verifiers == {await self._nfs.commit(handle)}:
                 break
         else:
-            raise NfsError(NfsStatus.IO, f"{shown(name)}: the server lost what was written")
+            raise NfsError(NfsStatus.IO, "the server lost what was written")
         await self._nfs.setattr(handle, _attributes(status))
 
-    async def _discard(self, directory: bytes, name: bytes) -> None:
-        """Removes an unfinished file if the server still answers; also while this is cancelled."""
-        removing = asyncio.ensure_future(self._nfs.remove(directory, name))
+    async def _discard(
+        self, directory: bytes, name: bytes, creating: "asyncio.Future[bytes]"
+    ) -> None:
+        """Removes an unfinished file if the server still answers; also while this is cancelled.
+
+        What it does not say it has removed is in `progress.left`.
+        """
+        removing = asyncio.ensure_future(self._remove(directory, name, creating))
         end = time.monotonic() + _REMOVING_SECONDS
         while not removing.done() and (left := end - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([removing], timeout=left)
         removing.cancel()
-        await asyncio.gather(removing, return_exceptions=True)
+        (error,) = await asyncio.gather(removing, return_exceptions=True)
+        if error is not None:
+            self.progress.left.append(name)
+
+    async def _remove(
+        self, directory: bytes, name: bytes, creating: "asyncio.Future[bytes]"
+    ) -> None:
+        """Removes a file if it was created, and is still there."""
+        try:
+            await creating
+        except NfsError:
+            return
+        try:
+            await self._nfs.remove(directory, name)
+        except NfsError as error:
+            if error.status != NfsStatus.NOENT:
+                raise
 
     async def _put_block(self, fd: int, handle: bytes, offset: int, octets: int) -> set[bytes]:
-        """Returns the verifiers of its WRITEs."""
-        async with self._buffer() as buffer:
+        """Returns the verifiers of its WRITEs.
+
+        These go on if the copy is cancelled. Over RDMA the server reads the buffer itself: one
+        that is taken from it ends the connection, which the removal of the file needs.
+        """
+        buffer = await self._buffers.get()
+        try:
             octets = await in_thread(os.preadv, fd, [buffer[:octets]], offset)
+        except BaseException:
+            self._buffers.put_nowait(buffer)
+            raise
+        writing = asyncio.create_task(self._write(handle, offset, buffer, octets))
+        self._writing.add(writing)
+        writing.add_done_callback(self._written)
+        return await asyncio.shield(writing)
+
+    def _written(self, writing: "asyncio.Task[set[bytes]]") -> None:
+        self._writing.discard(writing)
+        if not writing.cancelled():
+            writing.exception()  # of a copy that has ended nobody asks for it
+
+    async def _write(
+        self, handle: bytes, offset: int, buffer: memoryview, octets: int
+    ) -> set[bytes]:
+        """WRITEs the start of a buffer, and gives it back; returns the verifiers."""
+        try:
             verifiers, done = set(), 0
             while done < octets:
                 result = await self._nfs.write(handle, offset + done, buffer[done:octets])
@@ -320,6 +376,8 @@ class Copier:
                 verifiers.add(result.verifier)
                 self.progress.add(result.count)
             return verifiers
+        finally:
+            self._buffers.put_nowait(buffer)
 
 
 @contextlib.contextmanager
@@ -331,6 +389,15 @@ def _directory(name: bytes, above: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _naming(name: bytes) -> Iterator[None]:
+    """Has an error of the server name the file that it is about."""
+    try:
+        yield
+    except NfsError as error:
+        raise NfsError(error.status, f"{shown(name)}: {error.what}") from error
 
 
 async def _all(work: list[Awaitable[None]]) -> None:
