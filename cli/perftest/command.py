@@ -24,8 +24,9 @@ def perftest(settings: Settings, locator: Locator) -> int:
     def listening(port: int) -> None:
         _print([f" Waiting for a client at port {port}"])
 
-    with Context(open_device(locator, settings.host or settings.source_ip)) as context:
-        _print(show.header(settings, locator.text))
+    device = open_device(locator, settings.host or settings.source_ip)
+    with Context(device) as context:
+        _print(show.header(settings, locator.text, device.info.get("clock_hz")))
         if settings.host:
             result = ends.ask(context, settings, met)
         else:

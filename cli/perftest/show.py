@@ -28,13 +28,15 @@ _LATENCY = (
 )
 
 
-def header(settings: Settings, device: str) -> list[str]:
-    """What the test is."""
+def header(settings: Settings, device: str, clock_hz: float | None) -> list[str]:
+    """What the test is. clock_hz: of the device, None if it has no real clock."""
     plan = settings.plan
+    clock = "none: simulated" if clock_hz is None else f"{clock_hz / 1e6:g} MHz"
     return [
         LINE,
         f"{'':20}{settings.tool.title}",
         f" Device          : {device}",
+        f" Device clock    : {clock}",
         " Number of qps   : 1",
         " Connection type : RC",
         f" TX depth        : {plan.depth}",

@@ -107,6 +107,12 @@ def test_a_row_has_a_cell_under_each_heading():
     assert headings.index("99.9%") == row.index("8.50")
 
 
+@pytest.mark.parametrize(("hertz", "clock"), [(None, "none: simulated"), (50e6, "50 MHz")])
+def test_the_clock_of_a_board_is_shown(hertz, clock):
+    lines = show.header(Settings(TOOLS["ib_write_bw"], 64, 10, 10), "serial:///dev/x", hertz)
+    assert f" Device clock    : {clock}" in lines
+
+
 def test_both_addresses_are_shown():
     met = Met(Destination(qpn=3, rkey=0xABC, vaddr=0x7F00), Destination(psn=0x123456))
     local, remote = show.addresses(met)
