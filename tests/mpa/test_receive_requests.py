@@ -52,9 +52,11 @@ class Bench:
     async def start(self) -> None:
         await start_clock_and_reset(self.dut)
 
+        self.position = POSITION  # where visits begin
+
     def begin(self, octets: int, qp: int = 1) -> None:
-        available = (POSITION + octets) % WRAP
-        self.begins.put({"qp": qp, "position": POSITION, "available": available})
+        available = (self.position + octets) % WRAP
+        self.begins.put({"qp": qp, "position": self.position, "available": available})
 
     async def take(self, beats: int) -> None:
         self.dut.took.value = 1
@@ -73,7 +75,7 @@ class Bench:
                     dut.took.value = 1
                     octets += 8
                     end = -(-octets // size) * size
-                    dut.fpdu_end.value = (POSITION + end) % WRAP
+                    dut.fpdu_end.value = (self.position + end) % WRAP
                     await RisingEdge(dut.clk)
                 dut.took.value = 0
                 octets -= 4 * answer["half"]
@@ -179,14 +181,16 @@ async def check_long_visit_ends_at_the_end_of_an_fpdu(dut: Any) -> None:
     bench = Bench(dut)
     await bench.start()
     dut.others.value = 1
-    # Smaller than what is requested ahead, larger, and larger than a visit
-    for size in (48, 1460, 8960, 40000):
-        bench.begin(400_000)
-        await bench.deframe(size)
-        octets = sum(request["octets"] for request in bench.requests.take_all())
-        assert octets % size == 0
-        assert VISIT_OCTETS <= octets < VISIT_OCTETS + CHUNK_OCTETS + max(size, 8 * BEATS_AHEAD)
-        dut.entered.value = 0
+    # Smaller than what is requested ahead, larger, and larger than a visit; across the end of the
+    # numbers, up to it, and across their middle
+    for bench.position in (POSITION, WRAP - 100_000, WRAP // 2 - VISIT_OCTETS):
+        for size in (48, 1460, 8960, 40000):
+            bench.begin(400_000)
+            await bench.deframe(size)
+            octets = sum(request["octets"] for request in bench.requests.take_all())
+            assert octets % size == 0
+            assert VISIT_OCTETS <= octets < VISIT_OCTETS + CHUNK_OCTETS + max(size, 8 * BEATS_AHEAD)
+            dut.entered.value = 0
     # An FPDU that is not there completely is not waited for.
     bench.begin(30_000)
     await bench.deframe(40_000)
