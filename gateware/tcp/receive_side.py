@@ -172,8 +172,8 @@ class ReceiveSide(wiring.Component):
             self.ranges.eq(path.ranges),
             path.connection_read.eq(self.connection_read),
             self.settled.eq(path.settled),
-            # Before the first event of its stream; as long as it is offered, it says the same.
-            llp_receive.attach.eq(self.attachment.valid),
+            # Before the first event of its stream.
+            llp_receive.attach.eq(offered(m, self.attachment)),
             llp_receive.attachment.eq(self.attachment.payload),
             self.begun.eq(self.ended.note & path.o.p.note.begin),
             self.received.eq(self.ended.segment & segment.p.found & ~segment.p.segment.raw),
