@@ -40,6 +40,9 @@ HeaderRow = encoding(
     "Rows of the headers of a connection.",
 )
 
+_TOLD = 5
+"""Another one, of which the driver knows nothing."""
+
 HEADER_FIELDS = data.StructLayout(
     {
         **{"ip_sum": 16, "tcp_sum": 16, "service": 8, "ttl": 8},
@@ -68,8 +71,9 @@ class Builder(wiring.Component):
     numbers of both peers, and costs one ACK, which the next segment brings about.
 
     A frame begins when its payload is there, and then needs a word of it in each cycle. One word
-    per cycle, 2 cycles between frames: a bare ACK takes 9 in all; one that may have SACK blocks 10,
-    and 8 more if it has some, beside their words, if `ask` is taken at once. The first word comes 3
+    per cycle, 2 cycles between frames: a bare ACK takes 9 in all; one that may have SACK blocks, or
+    that is not `needed`, 10, and 10 more if it has some, beside their words, if `ask` is taken at
+    once. The first word comes 3
     cycles after a job. If `frame` is not taken, all waits; so does all that follows if a payload
     does not come, or nobody takes `ask`. Numbers are modulo 2^32.
 
@@ -82,8 +86,9 @@ class Builder(wiring.Component):
     write, connection, row, word: a pulse writes a row of a connection, 2 cycles after the one
         before at the earliest: what is sent with it has it, or has what it was.
     job: `sum` is that of the payload, and means nothing without. store, ring: words of payload,
-        from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`. ask,
-        ranges: as those of `SackBlocks`. frame: to `FrameOutput`.
+        from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`.
+        asked, out_of_order: whether a connection has ranges. ask, ranges: as those of `SackBlocks`.
+        frame: to `FrameOutput`.
     sent, again, sent_connection: a pulse, the last word of a segment leaves for `frame`.
     """
 
@@ -103,6 +108,8 @@ class Builder(wiring.Component):
                 "ring": In(stream.Signature(FRAME_WORD)),
                 "connection_read": Out(bits),
                 "settled": In(SETTLED),
+                "asked": Out(bits),
+                "out_of_order": In(1),
                 "ask": Out(stream.Signature(bits)),
                 "ranges": In(ranges_layout()),
                 "frame": Out(stream.Signature(FRAME_BEAT)),
@@ -121,47 +128,60 @@ class Builder(wiring.Component):
         m.submodules.blocks = blocks = SackBlocks(self._connections)
         wiring.connect(m, blocks.ask, wiring.flipped(self.ask))
         write, read = rows.write_port(), rows.read_port()
-        # What each peer was told last: the number, and the room from there to the right edge.
+        # What each peer was told last: the number, and the room from there to the right edge. It
+        # is kept in a row that no word of a header is in.
         told_layout = data.StructLayout({"number": 32, "room": 32})
-        m.submodules.told = told_table = memory.Memory(
-            shape=told_layout, depth=self._connections, init=[]
-        )
-        tell, told_read = told_table.write_port(), told_table.read_port(domain="comb")
         job = self.job.p
         flags = data.View(FLAGS, job.flags)
         # Each row of a frame is read once, so what is to be written waits for a cycle at most.
         reads, writes = Signal(), Signal()
+        tells = Signal()  # what is told waits to be kept
+        header_address, header_word = Signal.like(write.addr), Signal(64)
+        writes_header = Signal()
         with m.If(self.write):
             m.d.sync += [
-                write.addr.eq(Cat(self.row, self.connection)),
-                write.data.eq(self.word),
+                header_address.eq(Cat(self.row, self.connection)),
+                header_word.eq(self.word),
                 writes.eq(1),
             ]
-        with m.Elif(write.en):
+        with m.Elif(writes_header):
             m.d.sync += writes.eq(0)
 
         fields = Signal(HEADER_FIELDS)
         number, room = Signal(32), Signal(32)
+        taking, begun = Signal(), Signal()  # a job may be taken; was taken in the last cycle
         told = Signal(told_layout)
         repeats, drops = Signal(), Signal()  # that; so the job is
         octets, total, check = Signal(OCTETS_BITS), Signal(16), Signal(16)
         window = Signal(16)
         row = Signal(3)
         m.d.comb += [
-            write.en.eq(writes & ~(reads & (write.addr == read.addr))),
+            writes_header.eq(writes & ~(reads & (header_address == read.addr))),
+            write.en.eq(writes_header | tells),
+            write.addr.eq(Cat(C(_TOLD, 3), job.connection)),
+            write.data.eq(Cat(number, room)),
             read.addr.eq(Cat(row, job.connection)),
             read.en.eq(reads),
             self.connection_read.eq(job.connection),
-            told_read.addr.eq(job.connection),
-            tell.addr.eq(job.connection),
-            tell.data.number.eq(number),
-            tell.data.room.eq(room),
             blocks.connection.eq(job.connection),
+            self.asked.eq(job.connection),
+            blocks.out_of_order.eq(self.out_of_order),
             blocks.ranges.eq(self.ranges),
             blocks.allowed.eq(fields.blocks),
             octets.eq(Mux(job.blocks, blocks.octets, job.octets)),
             total.eq(octets + HEADERS_OCTETS),
         ]
+
+        m.d.sync += begun.eq(self.job.valid & taking)
+        with m.If(begun):  # what is settled is there
+            m.d.sync += [
+                number.eq(Mux(flags.ack, self.settled.number, 0)),
+                room.eq(distance(self.settled.edge, self.settled.number)),
+            ]
+        with m.If(writes_header):
+            m.d.comb += [write.addr.eq(header_address), write.data.eq(header_word)]
+        with m.Elif(tells):
+            m.d.sync += tells.eq(0)
 
         # Checksums and window, step by step, out of what stands still while a header leaves. All
         # of it is there 5 cycles after the fields, one before the word that needs it.
@@ -270,21 +290,23 @@ class Builder(wiring.Component):
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a job
                 m.d.comb += [
-                    row.eq(HeaderRow.FIELDS),
+                    taking.eq(1),
+                    row.eq(Mux(job.needed, HeaderRow.FIELDS, _TOLD)),
                     reads.eq(self.job.valid),
                     blocks.begin.eq(self.job.valid & job.blocks),
                 ]
                 m.d.sync += place.eq(0)
                 with m.If(self.job.valid):
                     m.next = "READ"
+                    with m.If(~job.needed):
+                        m.next = "TOLD"
+            with m.State("TOLD"):  # what its peer knows is there
+                m.d.comb += [row.eq(HeaderRow.FIELDS), reads.eq(1)]
+                m.d.sync += told.eq(data.View(told_layout, read.data))
+                m.next = "READ"
             with m.State("READ"):  # what is known of its connection is there
                 m.d.comb += [row.eq(HeaderRow.DESTINATION), reads.eq(1)]
-                m.d.sync += [
-                    fields.eq(data.View(HEADER_FIELDS, read.data)),
-                    number.eq(Mux(flags.ack, self.settled.number, 0)),
-                    room.eq(distance(self.settled.edge, self.settled.number)),
-                    told.eq(told_read.data),
-                ]
+                m.d.sync += fields.eq(data.View(HEADER_FIELDS, read.data))
                 m.next = "HEAD"
             with m.State("HEAD"):  # its words, the last one with octets of the payload
                 last = place == HEADER_WORDS - 1
@@ -294,8 +316,9 @@ class Builder(wiring.Component):
                     reads.eq(step & ~last),
                     takes.eq(step & last & payload),
                     done.eq((step & last & (~payload | fits)) | (drops & (place == 0))),
-                    tell.en.eq(step & (place == 1) & flags.ack),
                 ]
+                with m.If(step & (place == 1) & flags.ack):
+                    m.d.sync += tells.eq(1)
                 with m.If(drops & (place == 0)):
                     m.next = "TAKE"
                 with m.If(step):

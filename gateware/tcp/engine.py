@@ -186,6 +186,8 @@ class TcpEngine(wiring.Component):
             receive.limits.eq(transmit.limits),
             receive.connection_read.eq(transmit.connection_read),
             transmit.settled.eq(receive.settled),
+            receive.asked.eq(transmit.asked),
+            transmit.out_of_order.eq(receive.out_of_order),
             transmit.ranges.eq(receive.ranges),
         ]
 

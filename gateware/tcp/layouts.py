@@ -105,7 +105,7 @@ connection was reset, or was lost.
 """
 
 TABLE_ROW_BITS = 288
-"""Of the tables of connections: four block RAMs' words of 72 bits."""
+"""Of the sending side's table of connections: eight block RAMs' words of 36 bits."""
 
 LIMITS = data.StructLayout({"oldest": 32, "highest": 32, "ended": 1})
 """What the sending side knows: least and greatest SEG.ACK of a true peer (RFC 5961, 5.2), and that

@@ -7,9 +7,15 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.host_memory import ReadClient
 from stagecoach.gateware.mpa.layouts import MpaLayouts
-from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout, ring_masks
+from stagecoach.gateware.tcp.layouts import (
+    RING_ADDRESS_BITS,
+    attachment_layout,
+    release_layout,
+    ring_masks,
+)
 from stagecoach.gateware.tcp.ring_gather import RingGather
 from stagecoach.gateware.tcp.sequence import less_than
+from stagecoach.gateware.tcp.word_table import WordTable
 
 READS = 32
 """Requests of which words are waited for, behind the one whose words come."""
@@ -26,7 +32,7 @@ class LlpReceive(wiring.Component):
     nothing: the ring may be gone. Releases get the number of their connection; those of a lane
     that is not attached are dropped.
 
-    A request every 5 cycles, or 6 with two reads; 5 cycles from a request to its read command,
+    A request every 6 cycles, or 7 with two reads; 6 cycles from a request to its read command,
     2 from a word of memory to that of the answer; one word per cycle. While nobody takes answers or
     `failed`, or memory does not answer, requests wait, once 32 are under way; releases do not. If
     an octet could not be read, `failed` says whose, before the last word of that answer leaves.
@@ -63,25 +69,28 @@ class LlpReceive(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        row_layout = attachment_layout(config.qp_bits)
-        m.submodules.lanes = lanes = memory.Memory(shape=row_layout, depth=config.qps, init=[])
+        # The first word has what is wanted first.
+        row_layout = data.StructLayout(
+            {"base": 32, "size": 4, "ring": RING_ADDRESS_BITS}
+            | {"attached": 1, "connection": config.qp_bits}
+        )
+        m.submodules.lanes = lanes = WordTable(row_layout, config.qps)
         m.submodules.gather = gather = RingGather(READS, config.qp_bits)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
         self._releases(m)
 
-        write, read = lanes.write_port(), lanes.read_port()
         request, place = self.request.p, gather.i.p
-        row = Signal(row_layout)
+        row = lanes.found
         number, end = Signal(32), Signal(32)
         _, mask = ring_masks(row.size)
         after = Signal(17)  # octets after the end of the ring, if it is among them
         address = Signal.like(row.ring)
         wrapped = Signal(17)
         m.d.comb += [
-            write.addr.eq(self.attachment.lane),
-            write.data.eq(self.attachment),
-            write.en.eq(self.attach),
-            read.addr.eq(request.connection),
+            lanes.address.eq(self.attachment.lane),
+            *(lanes.row[name].eq(self.attachment[name]) for name in row_layout.members),
+            lanes.write.eq(self.attach),
+            lanes.read_address.eq(request.connection),
             after.eq(end & mask),
             place.address.eq(address),
             place.octets.eq(request.octets),
@@ -92,16 +101,18 @@ class LlpReceive(wiring.Component):
         ]
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a request
-                with m.If(self.request.valid):
+                with m.If(self.request.valid & ~lanes.writes):
+                    m.d.comb += lanes.fetch.eq(1)
                     m.next = "ROW"
-            with m.State("ROW"):  # that of its lane is there
-                m.d.sync += row.eq(read.data)
+            with m.State("ROW"):  # that of its lane comes
                 m.next = "NUMBER"
             with m.State("NUMBER"):  # of its first octet, and the one after its last
                 m.d.sync += [
                     number.eq(row.base + request.position),
                     end.eq(row.base + request.position + request.octets),
                 ]
+                m.next = "REST"
+            with m.State("REST"):  # of the row
                 m.next = "PLACE"
             with m.State("PLACE"):  # in the ring
                 m.d.sync += [

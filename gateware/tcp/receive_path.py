@@ -32,7 +32,8 @@ class ReceivePath(wiring.Component):
     -------
     segment, frames: records with what the lookup says, and the frames of those that are not
         `placed`, in the same order.
-    release, command, limits_write, limits_connection, limits, event, ask, ranges: of the processor.
+    release, command, limits_write, limits_connection, limits, event, asked, out_of_order, ask,
+        ranges: of the processor.
     write, raw: of the ring. o, connection_read, settled: of `Settle`.
     queued: of the processor. began, ended: pulses, a job with a note is offered to the ring; its
         note is said, or nothing is.
@@ -52,6 +53,8 @@ class ReceivePath(wiring.Component):
                 "limits_connection": In(bits),
                 "limits": In(LIMITS),
                 "event": Out(stream.Signature(ack_event(bits))),
+                "asked": In(bits),
+                "out_of_order": Out(1),
                 "ask": In(stream.Signature(bits)),
                 "ranges": Out(ranges_layout()),
                 "write": Out(WriteClient()),
@@ -82,6 +85,8 @@ class ReceivePath(wiring.Component):
             processor.limits_write.eq(self.limits_write),
             processor.limits_connection.eq(self.limits_connection),
             processor.limits.eq(self.limits),
+            processor.asked.eq(self.asked),
+            self.out_of_order.eq(processor.out_of_order),
             self.ranges.eq(processor.ranges),
             settle.done.eq(self.write.done),
             settle.error.eq(self.write.error),

@@ -12,7 +12,6 @@ from stagecoach.gateware.tcp.layouts import (
     HEADERS_OCTETS,
     LIMITS,
     PLACE,
-    TABLE_ROW_BITS,
     Due,
     ReceiveOperation,
     ack_event,
@@ -22,7 +21,18 @@ from stagecoach.gateware.tcp.layouts import (
     release_layout,
     ring_masks,
 )
-from stagecoach.gateware.tcp.ranges import Ranges, no_ranges, ranges_layout
+from stagecoach.gateware.tcp.ranges import RANGES, Ranges, no_ranges, ranges_layout
+from stagecoach.gateware.tcp.receive_rows import (
+    CLEARED,
+    HALF,
+    HEAD,
+    HEAD_ROW,
+    LIST,
+    REST,
+    REST_ROW,
+    ROW_BITS,
+    Row,
+)
 from stagecoach.gateware.tcp.segment_verdict import SegmentVerdict
 from stagecoach.gateware.tcp.sequence import before, distance, less_than
 
@@ -37,10 +47,9 @@ SHIFT_MOST = 14
 _GIVEN = ("next", "edge", "ring", "size", "shift")
 """Fields of the place that a BEGIN gives."""
 
-_CLEARED = ("fin_known", "fin_taken", "discards", "dead")
-"""Those that are 0 then."""
-
 _RANGES = ranges_layout()
+
+_LIMITS_BITS = 33
 
 
 class _Kind(enum.Enum, shape=2):
@@ -80,11 +89,15 @@ class ReceiveProcessor(wiring.Component):
     -------
     segment, release, command: as said. A release is of octets that were stored; after a BEGIN the
         connection is what it says, and nothing of an earlier one is under way.
-    limits_write, limits_connection, limits: writes what the sending side knows, at any time.
+    limits_write, limits_connection, limits: writes what the sending side knows, at any time; those
+        of another connection come 2 cycles later at the earliest. It counts 2 cycles later.
     job: to `ReceiveRing`, in order. event: to the sending side.
     queued: a pulse, an event begins to wait for `event`.
-    ask, ranges: a connection is taken when nothing else is read; a cycle later its ranges are
-        there, as they were after the last segment that is done, or as the one at work has them.
+    asked, out_of_order: whether a connection has ranges, now.
+    ask, ranges: a connection is taken when nothing else is read for three cycles. One cycle later
+        `order` and `used` of its ranges are there, two later the first half of `list`, three later
+        the second one: as they were after the last segment that is done, or as the one at work has
+        them. What is taken when nothing is at work holds up a segment for two cycles.
     """
 
     def __init__(self, connections: int = 64, mtu: int = 1500):
@@ -106,6 +119,8 @@ class ReceiveProcessor(wiring.Component):
                 "job": Out(stream.Signature(receive_job(bits))),
                 "event": Out(stream.Signature(ack_event(bits))),
                 "queued": Out(1),
+                "asked": In(bits),
+                "out_of_order": Out(1),
                 "ask": In(stream.Signature(bits)),
                 "ranges": Out(ranges_layout()),
             }
@@ -113,12 +128,15 @@ class ReceiveProcessor(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Two rows for each connection: its place, and its ranges.
+        # Narrow rows, one in a cycle: as wide as a place, they would take twice the block RAMs.
         m.submodules.table = table = memory.Memory(
-            shape=TABLE_ROW_BITS, depth=2 * self._connections, init=[], attrs=NO_COLLISION
+            shape=ROW_BITS, depth=len(Row) * self._connections, init=[], attrs=NO_COLLISION
         )
+        m.submodules.held = held = memory.Memory(shape=1, depth=self._connections, init=[])
+        # Two words: the oldest, and whether it has ended; the highest. They are written in two
+        # cycles after they came.
         m.submodules.limits = limits_table = memory.Memory(
-            shape=LIMITS, depth=self._connections, init=[]
+            shape=_LIMITS_BITS, depth=2 * self._connections, init=[]
         )
         m.submodules.verdict = verdict = SegmentVerdict()
         m.submodules.ranges = merge = Ranges()
@@ -126,6 +144,19 @@ class ReceiveProcessor(wiring.Component):
         wiring.connect(m, wiring.flipped(self.event), events.o)
         read, write = table.read_port(), table.write_port()
         limits_read, limits_write = limits_table.read_port(), limits_table.write_port()
+        held_read, held_write = held.read_port(domain="comb"), held.write_port()
+
+        new_limits, limits_connection = Signal(LIMITS), Signal.like(self.limits_connection)
+        writes_limits, limits_word = Signal(2), Signal()
+        m.d.sync += [
+            writes_limits.eq(Cat(self.limits_write, writes_limits)),
+            limits_word.eq(~limits_word),
+        ]
+        with m.If(self.limits_write):
+            m.d.sync += [
+                new_limits.eq(self.limits),
+                limits_connection.eq(self.limits_connection),
+            ]
 
         segment, release, command = self.segment.p.segment, self.release.p, self.command.p
         flags = data.View(FLAGS, segment.flags)
@@ -136,20 +167,32 @@ class ReceiveProcessor(wiring.Component):
         place, ranges, limits = Signal(PLACE), Signal(_RANGES), Signal(LIMITS)
         after = Signal(PLACE)  # the place with what a segment changes
         none = _RANGES.const(no_ranges())
+        head = data.View(HEAD_ROW, read.data[: HEAD_ROW.size])
+        rest = data.View(REST_ROW, read.data[: REST_ROW.size])
+        halves = data.View(LIST, read.data[: LIST.size])
+        takes_head = [
+            *(place[name].eq(head[name]) for name in HEAD),
+            *(ranges[name].eq(head[name]) for name in ("order", "used")),
+        ]
+        takes_rest = [place[name].eq(rest[name]) for name in REST]
         is_segment, begins = Signal(), Signal()
         raw = Signal()  # the frame is for the driver
         some = Signal()  # there is data that can be kept
         m.d.comb += [
             is_segment.eq(kind == _Kind.SEGMENT),
             begins.eq((kind == _Kind.COMMAND) & (command.operation == ReceiveOperation.BEGIN)),
-            limits_write.en.eq(self.limits_write),
-            limits_write.addr.eq(self.limits_connection),
-            limits_write.data.eq(self.limits),
-            limits_read.addr.eq(chosen),
-            # Where nothing else is read.
-            read.addr.eq(Cat(C(1, 1), self.ask.payload)),
-            self.ask.ready.eq(1),
-            self.ranges.eq(read.data[: _RANGES.size]),
+            limits_write.en.eq(writes_limits.any()),
+            limits_write.addr.eq(Cat(limits_word, limits_connection)),
+            limits_write.data.eq(
+                Mux(limits_word, new_limits.highest, Cat(new_limits.oldest, new_limits.ended))
+            ),
+            limits_read.addr.eq(Cat(C(0, 1), chosen)),
+            held_read.addr.eq(self.asked),
+            self.out_of_order.eq(held_read.data),
+            held_write.addr.eq(connection),
+            held_write.data.eq(merge.ranges_after.used != 0),
+            self.ranges.order.eq(head.order),
+            self.ranges.used.eq(head.used),
             verdict.segment.eq(segment),
             verdict.place.eq(place),
             verdict.limits.eq(limits),
@@ -159,9 +202,23 @@ class ReceiveProcessor(wiring.Component):
             merge.end.eq(verdict.end),
             merge.ranges.eq(ranges),
             merge.adds.eq(verdict.text & some),
-            write.addr.eq(Cat(C(0, 1), connection)),
-            write.data.eq(after),
         ]
+        for number in range(RANGES):
+            m.d.comb += self.ranges.list[number].eq(halves[number % HALF])
+
+        # Who asks has three rows, one after the other, while nothing else is read.
+        free = Signal()  # from now on, for three cycles
+        steps, asked = Signal(2), Signal(self._bits)
+        m.d.comb += [
+            self.ask.ready.eq(free & ~steps.any()),
+            read.addr.eq(Cat(C(0, 2), self.ask.payload)),
+        ]
+        m.d.sync += steps.eq(Cat(self.ask.valid & self.ask.ready, steps))
+        with m.If(self.ask.ready):
+            m.d.sync += asked.eq(self.ask.payload)
+        for step, row in enumerate((Row.FIRST_LIST, Row.SECOND_LIST)):
+            with m.If(steps[step]):
+                m.d.comb += read.addr.eq(Cat(row, asked))
 
         stored = Signal()  # data is kept
         octets, cut, skip = (Signal(OCTETS_BITS) for _ in range(3))
@@ -178,6 +235,20 @@ class ReceiveProcessor(wiring.Component):
         has_event, next_has_event = Signal(), Signal()
         hands, done = Signal(), Signal()
 
+        # How far the right edge may go; its place in the ring.
+        m.d.sync += [
+            limit.eq(place.released + ring_octets),
+            least.eq(place.edge + self._mss),
+            mask.eq(ring_mask),
+        ]
+        after_head, after_rest = Signal(HEAD_ROW), Signal(REST_ROW)
+        m.d.comb += [
+            *(after_head[name].eq(after[name]) for name in HEAD),
+            *(after_head[name].eq(merge.ranges_after[name]) for name in ("order", "used")),
+            write.addr.eq(Cat(Row.HEAD, connection)),
+            write.data.eq(after_head),
+        ]
+
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a command, a release or a segment
                 releases = self.release.valid & (turn | ~self.segment.valid)
@@ -190,8 +261,9 @@ class ReceiveProcessor(wiring.Component):
                         )
                     ),
                 ]
-                with m.If(self.command.valid | self.release.valid | self.segment.valid):
-                    m.d.comb += [read.addr.eq(Cat(C(0, 1), chosen)), self.ask.ready.eq(0)]
+                work = self.command.valid | self.release.valid | self.segment.valid
+                wanted = Mux(self.command.valid | releases, Row.REST, Row.HEAD)
+                m.d.comb += free.eq(~work)
                 m.d.sync += [
                     connection.eq(chosen),
                     raw.eq(0),
@@ -199,61 +271,75 @@ class ReceiveProcessor(wiring.Component):
                     due.eq(Due.NONE),
                     has_event.eq(0),
                 ]
-                with m.If(self.command.valid):
-                    m.d.sync += kind.eq(_Kind.COMMAND)
-                    m.next = "FETCH"
-                with m.Elif(releases):
-                    m.d.sync += kind.eq(_Kind.RELEASE)
-                    m.next = "FETCH"
-                with m.Elif(self.segment.valid):
-                    m.d.sync += kind.eq(_Kind.SEGMENT)
-                    m.next = "FETCH"
-                    with m.If(segment.raw | ~self.segment.p.found):
-                        m.d.sync += raw.eq(1)
-                        m.next = "HAND"
-            with m.State("FETCH"):  # the ranges; the place is there
-                m.d.comb += [read.addr.eq(Cat(C(1, 1), connection)), self.ask.ready.eq(0)]
-                m.d.sync += [
-                    place.eq(data.View(PLACE, read.data[: PLACE.size])),
-                    limits.eq(limits_read.data),
+                with m.If(~steps.any()):
+                    with m.If(work):
+                        m.d.comb += read.addr.eq(Cat(wanted, chosen))
+                    with m.If(self.command.valid):
+                        m.d.sync += kind.eq(_Kind.COMMAND)
+                        m.next = "FETCH"
+                    with m.Elif(releases):
+                        m.d.sync += kind.eq(_Kind.RELEASE)
+                        m.next = "FETCH"
+                    with m.Elif(self.segment.valid):
+                        m.d.sync += kind.eq(_Kind.SEGMENT)
+                        m.next = "FETCH"
+                        with m.If(segment.raw | ~self.segment.p.found):
+                            m.d.sync += raw.eq(1)
+                            m.next = "HAND"
+            with m.State("FETCH"):  # the first row is there
+                following = Mux(is_segment, Row.FIRST_LIST, Row.HEAD)
+                m.d.comb += [
+                    read.addr.eq(Cat(following, connection)),
+                    limits_read.addr.eq(Cat(C(1, 1), connection)),
                 ]
+                m.d.sync += [
+                    *takes_rest,
+                    limits.oldest.eq(limits_read.data),
+                    limits.ended.eq(limits_read.data[-1]),
+                ]
+                with m.If(is_segment):
+                    m.d.sync += takes_head
                 m.next = "MEASURE"
             with m.State("MEASURE"):  # distances of a segment; what a release or a command says
-                m.d.sync += ranges.eq(data.View(_RANGES, read.data[: _RANGES.size]))
+                m.d.sync += limits.highest.eq(limits_read.data)
+                m.d.sync += [ranges.list[number].eq(halves[number]) for number in range(HALF)]
                 m.next = "JUDGE"
                 with m.If(is_segment):
+                    m.d.comb += read.addr.eq(Cat(Row.SECOND_LIST, connection))
                     with m.If(limits.ended):
                         m.d.sync += raw.eq(1)
                         m.next = "HAND"
-                with m.Elif(kind == _Kind.RELEASE):
-                    known = Mux(release.relative, place.released, place.base)
-                    m.d.sync += place.released.eq(known + release.value)
                 with m.Else():
-                    with m.Switch(command.operation):
-                        with m.Case(ReceiveOperation.ATTACH):
-                            m.d.sync += place.base.eq(place.released)
-                        with m.Case(ReceiveOperation.DISCARD):
-                            m.d.sync += place.discards.eq(1)
-                        with m.Default():
-                            m.d.sync += [
-                                *(place[name].eq(command[name]) for name in _GIVEN),
-                                *(place[name].eq(0) for name in _CLEARED),
-                                place.released.eq(command.next),
-                                place.base.eq(command.next),
-                                ranges.order.eq(none.order),
-                                ranges.used.eq(none.used),
-                            ]
-            with m.State("JUDGE"):  # numbers in the window; how far the right edge may go
-                m.d.sync += [
-                    limit.eq(place.released + ring_octets),
-                    least.eq(place.edge + self._mss),
-                    mask.eq(ring_mask),
-                ]
+                    m.d.comb += free.eq(1)
+                    m.d.sync += takes_head
+                    with m.If(kind == _Kind.RELEASE):
+                        known = Mux(release.relative, place.released, place.base)
+                        m.d.sync += place.released.eq(known + release.value)
+                    with m.Else():
+                        with m.Switch(command.operation):
+                            with m.Case(ReceiveOperation.ATTACH):
+                                m.d.sync += place.base.eq(place.released)
+                            with m.Case(ReceiveOperation.DISCARD):
+                                m.d.sync += place.discards.eq(1)
+                            with m.Default():
+                                m.d.sync += [
+                                    *(place[name].eq(command[name]) for name in _GIVEN),
+                                    *(place[name].eq(0) for name in CLEARED),
+                                    place.released.eq(command.next),
+                                    place.base.eq(command.next),
+                                    ranges.order.eq(none.order),
+                                    ranges.used.eq(none.used),
+                                ]
+            with m.State("JUDGE"):  # numbers in the window
+                m.d.sync += [ranges.list[HALF + each].eq(halves[each]) for each in range(HALF)]
                 m.next = "ADVANCE"
                 with m.If(is_segment):
+                    m.d.comb += read.addr.eq(Cat(Row.REST, connection))
                     m.next = "MERGE"
             with m.State("MERGE"):  # the verdict; comparisons with the ranges
+                m.d.comb += free.eq(1)
                 m.d.sync += [
+                    *takes_rest,
                     some.eq(before(verdict.first, verdict.end)),
                     octets.eq(distance(verdict.end, verdict.first)),
                     cut.eq(distance(verdict.first, segment.sequence)),
@@ -272,15 +358,14 @@ class ReceiveProcessor(wiring.Component):
                     address.eq(place.ring + (verdict.first & mask)),
                 ]
                 m.next = "ROOM"
-            with m.State("ROOM"):  # the ranges; what the window field cannot say is not room
+            with m.State("ROOM"):  # half of the ranges; what the window field can say
                 low, field = Signal(32), Signal(32)
                 m.d.comb += [
                     low.eq(Cat(place.shift > number for number in range(SHIFT_MOST))),
                     field.eq(Cat(C(-1, WINDOW_FIELD_BITS), low)),
-                    write.en.eq(stored | begins),
-                    write.addr.eq(Cat(C(1, 1), connection)),
-                    write.data.eq(merge.ranges_after),
-                    self.ask.ready.eq(0),  # no row is read while it is written
+                    write.en.eq(stored),
+                    write.addr.eq(Cat(Row.FIRST_LIST, connection)),
+                    write.data.eq(Cat(*merge.ranges_after.list[:HALF])),
                 ]
                 m.d.sync += [
                     number.eq(merge.following_after + fin_now),
@@ -289,6 +374,17 @@ class ReceiveProcessor(wiring.Component):
                 ]
                 m.next = "EDGE"
             with m.State("EDGE"):  # the right edge, which rests after the FIN; what is said
+                m.d.comb += [
+                    write.en.eq(stored | ~is_segment),
+                    write.addr.eq(Cat(Row.SECOND_LIST, connection)),
+                    write.data.eq(Cat(*merge.ranges_after.list[HALF:])),
+                ]
+                with m.If(~is_segment):
+                    m.d.comb += [
+                        write.addr.eq(Cat(Row.REST, connection)),
+                        *(after_rest[name].eq(place[name]) for name in REST),
+                        write.data.eq(after_rest),
+                    ]
                 m.d.sync += [
                     edge.eq(number + window),
                     moved.eq((window >= left) & ~after.fin_taken),
@@ -296,8 +392,13 @@ class ReceiveProcessor(wiring.Component):
                     has_event.eq(next_has_event),
                 ]
                 m.next = "HAND"
-            with m.State("HAND"):  # until there is room for the job and the event
-                m.d.comb += [hands.eq(1), write.en.eq(~raw)]
+            with m.State("HAND"):  # the job and the event, if there is room
+                m.d.comb += [hands.eq(1), free.eq(raw), write.en.eq(~raw), held_write.en.eq(~raw)]
+                m.next = "WAIT"
+                with m.If(done):
+                    m.next = "TAKE"
+            with m.State("WAIT"):  # until there is
+                m.d.comb += [hands.eq(1), free.eq(1)]
                 with m.If(done):
                     m.next = "TAKE"
 

@@ -60,8 +60,9 @@ class ReceiveSide(wiring.Component):
     -------
     rx, mac: of `ReceiveFront`. fate_read, value: of `FrameCounters`.
     secret, lookup, lookup_done, placed: of `Demultiplexer`: `command` and `done` are the middle.
-    command, limits_write, limits_connection, limits, event, ask, ranges, write, raw,
-        connection_read, settled: of `ReceivePath`. note: its `o`. release: of the driver.
+    command, limits_write, limits_connection, limits, event, asked, out_of_order, ask, ranges,
+        write, raw, connection_read, settled: of `ReceivePath`. note: its `o`.
+    release: of the driver.
     sender: of `LlpEvents`. attachment: of it, and of `LlpReceive`, which has it when it is offered.
     llp_event, llp_request, llp_answer, llp_release: of the LLP port.
     read, failed: of `LlpReceive`.
@@ -90,6 +91,8 @@ class ReceiveSide(wiring.Component):
                 "limits_connection": In(bits),
                 "limits": In(LIMITS),
                 "event": Out(stream.Signature(ack_event(bits))),
+                "asked": In(bits),
+                "out_of_order": Out(1),
                 "ask": In(stream.Signature(bits)),
                 "ranges": Out(ranges_layout()),
                 "write": Out(WriteClient()),
@@ -169,11 +172,13 @@ class ReceiveSide(wiring.Component):
             path.limits_write.eq(self.limits_write),
             path.limits_connection.eq(self.limits_connection),
             path.limits.eq(self.limits),
+            path.asked.eq(self.asked),
+            self.out_of_order.eq(path.out_of_order),
             self.ranges.eq(path.ranges),
             path.connection_read.eq(self.connection_read),
             self.settled.eq(path.settled),
-            # Before the first event of its stream; as long as it is offered, it says the same.
-            llp_receive.attach.eq(self.attachment.valid),
+            # Before the first event of its stream.
+            llp_receive.attach.eq(offered(m, self.attachment)),
             llp_receive.attachment.eq(self.attachment.payload),
             self.begun.eq(self.ended.note & path.o.p.note.begin),
             self.received.eq(self.ended.segment & segment.p.found & ~segment.p.segment.raw),

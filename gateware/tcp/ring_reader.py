@@ -22,6 +22,7 @@ from stagecoach.gateware.tcp.layouts import (
 )
 from stagecoach.gateware.tcp.ring_gather import RingGather
 from stagecoach.gateware.tcp.sequence import before, less_than
+from stagecoach.gateware.tcp.word_table import WordTable
 
 SEGMENTS = 2
 """Of the longest that are kept: one comes while the other one leaves."""
@@ -44,8 +45,8 @@ class RingReader(wiring.Component):
     says whose they were, in its place in the order. The job of a segment that will never be stored
     is dropped: who keeps the ring has told of that.
 
-    A job that reads nothing costs a cycle and leaves after 2; one of the ring costs 3, or 4 with
-    two commands. 3 cycles from such a job to its command; 7 from the last word of memory to the
+    A job that reads nothing costs a cycle and leaves after 2; one of the ring costs 5, or 6 with
+    two commands. 5 cycles from such a job to its command; 7 from the last word of memory to the
     job, if no other one waits before it; one word per cycle, in and out. If `o`, `words` or
     `failed` is not taken, words wait here, then in the read engine, and jobs where they are. While
     memory does not answer, or a segment is not stored, all jobs after it wait. Numbers are modulo
@@ -58,7 +59,8 @@ class RingReader(wiring.Component):
 
     Members
     -------
-    write, connection, ring: a pulse, a connection has that ring; no job of it waits then.
+    write, connection, ring: a pulse, 3 cycles after the one before at the earliest, a connection
+        has that ring; no job of it waits then.
     job: segments. o: the same, to the builder. words: the payload of those of the ring, from lane 0
         on; lanes after the last octet mean nothing.
     queued: a pulse, a job that was taken from `job` begins to wait for what is read for it, or for
@@ -94,26 +96,23 @@ class RingReader(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.rings = rings = memory.Memory(
-            shape=RING, depth=self._config.qps, init=[], attrs=NO_COLLISION
-        )
+        m.submodules.rings = rings = WordTable(RING, self._config.qps)
         m.submodules.gather = gather = RingGather(JOBS)
         m.submodules.jobs = jobs = StreamFifo(send_job(self._bits), JOBS)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
-        ring_write, ring_read = rings.write_port(), rings.read_port()
         job, place = self.job.p, gather.i.p
 
         # Commands of the next job.
         end = Signal(32)
         address, ring = Signal(RING_ADDRESS_BITS), Signal(RING_ADDRESS_BITS)
         wrapped = Signal(OCTETS_BITS)
-        _, mask = ring_masks(ring_read.data.size)
+        _, mask = ring_masks(rings.found.size)
         after = end & mask
         m.d.comb += [
-            ring_write.addr.eq(self.connection),
-            ring_write.data.eq(self.ring),
-            ring_write.en.eq(self.write),
-            ring_read.addr.eq(job.connection),
+            rings.address.eq(self.connection),
+            rings.row.eq(self.ring),
+            rings.write.eq(self.write),
+            rings.read_address.eq(job.connection),
             self.connection_read.eq(job.connection),
             jobs.i.payload.eq(job),
             self.queued.eq(jobs.i.valid & jobs.i.ready),
@@ -127,13 +126,19 @@ class RingReader(wiring.Component):
                 m.d.sync += end.eq(job.sequence + job.octets)
                 with m.If(self.job.valid):
                     with m.If(job.kind == SendKind.RING):
-                        m.next = "PLACE"
+                        with m.If(~rings.writes):
+                            m.d.comb += rings.fetch.eq(1)
+                            m.next = "RING"
                     with m.Else():
                         m.d.comb += [jobs.i.valid.eq(1), self.job.ready.eq(jobs.i.ready)]
+            with m.State("RING"):  # that of its connection comes
+                m.next = "REST"
+            with m.State("REST"):  # of it
+                m.next = "PLACE"
             with m.State("PLACE"):  # until it is stored
                 m.d.sync += [
-                    ring.eq(ring_read.data.address),
-                    address.eq(ring_read.data.address + (job.sequence & mask)),
+                    ring.eq(rings.found.address),
+                    address.eq(rings.found.address + (job.sequence & mask)),
                     wrapped.eq(Mux(less_than(after, job.octets), after, 0)),
                 ]
                 with m.If(self.known & self.lost):

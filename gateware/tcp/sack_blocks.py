@@ -16,6 +16,9 @@ _PADDING_OCTETS, _LENGTH_OCTETS = 2, 2
 
 BLOCK_OCTETS = 8
 
+_HALF = RANGES // 2
+"""Of the ranges, those that come at once."""
+
 MOST_OCTETS = _PADDING_OCTETS + _LENGTH_OCTETS + RANGES * BLOCK_OCTETS
 
 _HEAD_SUM = (NO_OPERATION << 8 | NO_OPERATION) + (SACK << 8)
@@ -25,8 +28,9 @@ _HEAD_SUM = (NO_OPERATION << 8 | NO_OPERATION) + (SACK << 8)
 class SackBlocks(wiring.Component):
     """Asks for the ranges of a connection, and gives them as octets of a header, and their sum.
 
-    It asks from the cycle after `begin` on. 2 cycles after `ask` was taken, or 9 if there are
-    ranges, `done` is high, with `octets` and `sum`, until the next `begin`. From then on the words
+    3 cycles after `begin` `done` is high if there are no ranges. Otherwise it asks from the second
+    cycle after `begin` on, and `done` is high 11 cycles after `ask` was taken, or 5 if they may not
+    be told; it comes with `octets` and `sum`, until the next `begin`. From then on the words
     of the option leave, one per cycle. The first range is the one that was received last, the
     others follow in that order (RFC 2018, 4). While nobody takes `ask`, or words, it waits. Edges
     are passed on as they are, modulo 2^32.
@@ -38,8 +42,9 @@ class SackBlocks(wiring.Component):
     Members
     -------
     begin, connection: a pulse, while `done` and no word is left, or nothing was begun.
-    ask: connections. ranges: a cycle after that was taken, those of the connection. allowed: from
-        then on, they may be told; otherwise it is as if there were none.
+    out_of_order: in the cycle after `begin`, the connection has ranges. ask, ranges: as those of
+        the receive processor. allowed: ranges may be told, from a cycle after `ask` was taken on;
+        otherwise it is as if there were none.
     done, octets, sum: as said; `octets` is 0 if there are no ranges. o: words, from lane 0 on.
     """
 
@@ -51,6 +56,7 @@ class SackBlocks(wiring.Component):
             {
                 "begin": In(1),
                 "connection": In(bits),
+                "out_of_order": In(1),
                 "ask": Out(stream.Signature(bits)),
                 "ranges": In(ranges_layout()),
                 "allowed": In(1),
@@ -89,22 +95,32 @@ class SackBlocks(wiring.Component):
             with m.State("REST"):  # until somebody begins
                 with m.If(self.begin):
                     m.d.sync += [self.done.eq(0), self.ask.payload.eq(self.connection)]
+                    m.next = "LOOK"
+            with m.State("LOOK"):  # whether there are ranges
+                m.d.sync += [number.eq(0), self.octets.eq(0), self.sum.eq(0)]
+                m.next = "NONE"
+                with m.If(self.out_of_order):
                     m.next = "ASK"
+            with m.State("NONE"):
+                m.d.sync += self.done.eq(1)
+                m.next = "REST"
             with m.State("ASK"):  # until that is taken
                 m.d.comb += self.ask.valid.eq(1)
                 with m.If(self.ask.ready):
-                    m.next = "TAKE"
-            with m.State("TAKE"):  # the ranges
+                    m.next = "HEAD"
+            with m.State("HEAD"):  # how many there are; they may be gone
+                m.d.sync += [order.eq(self.ranges.order), ranges.used.eq(self.ranges.used)]
+                m.next = "FIRST"
+            with m.State("FIRST"):  # half of them
+                m.d.sync += [ranges.list[each].eq(self.ranges.list[each]) for each in range(_HALF)]
+                m.next = "SECOND"
+            with m.State("SECOND"):  # the others
                 m.d.sync += [
-                    ranges.eq(self.ranges),
-                    number.eq(0),
-                    self.octets.eq(0),
-                    self.sum.eq(0),
+                    ranges.list[each].eq(self.ranges.list[each]) for each in range(_HALF, RANGES)
                 ]
                 m.next = "BEGIN"
-                with m.If((self.ranges.used == 0) | ~self.allowed):
-                    m.d.sync += self.done.eq(1)
-                    m.next = "REST"
+                with m.If((ranges.used == 0) | ~self.allowed):
+                    m.next = "NONE"
             with m.State("BEGIN"):  # the sum; the first range
                 m.d.comb += turns.eq(1)
                 m.d.sync += total.eq(_HEAD_SUM + length)

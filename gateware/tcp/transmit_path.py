@@ -61,7 +61,8 @@ class TransmitPath(wiring.Component):
         blocks could not read or write a ring.
     tx, attach, attachment: of the store. write, read: of memory. earliest: of the timers.
     header_write, header_connection, header_row, header_word: `write`, `connection`, `row` and
-        `word` of the builder, and connection_read, settled, ask, ranges, frame as there.
+        `word` of the builder, and connection_read, settled, asked, out_of_order, ask, ranges,
+        frame as there.
     info_write, info_place, info_word, info_done: of the processor.
     sent, again, sent_connection: of the builder.
     notices_wait: some do, from the cycle after the processor had told of one.
@@ -97,6 +98,8 @@ class TransmitPath(wiring.Component):
                 "header_word": In(64),
                 "connection_read": Out(bits),
                 "settled": In(SETTLED),
+                "asked": Out(bits),
+                "out_of_order": In(1),
                 "ask": Out(stream.Signature(bits)),
                 "ranges": In(ranges_layout()),
                 "frame": Out(stream.Signature(FRAME_BEAT)),
@@ -200,6 +203,8 @@ class TransmitPath(wiring.Component):
             builder.word.eq(self.header_word),
             self.connection_read.eq(builder.connection_read),
             builder.settled.eq(self.settled),
+            self.asked.eq(builder.asked),
+            builder.out_of_order.eq(self.out_of_order),
             builder.ranges.eq(self.ranges),
             *(
                 getattr(self, name).eq(getattr(builder, name))

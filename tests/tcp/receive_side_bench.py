@@ -31,7 +31,6 @@ from stagecoach.gateware.tcp.layouts import (
 )
 from stagecoach.gateware.tcp.lookup import SECRET_BITS, lookup_command, lookup_result
 from stagecoach.gateware.tcp.places import RECEIVE_PLACES
-from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -39,9 +38,9 @@ from stagecoach.sim.cosim.streams import (
     StreamSource,
     pack,
     start_clock_and_reset,
-    unpack,
 )
 from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet
+from tests.tcp.asked_ranges import asked_ranges
 from tests.tcp.frames import MAC, fate_of
 from tests.tcp.place_counts import PlaceCounts
 from tests.tcp.read_memory import Memory as ReadMemory
@@ -391,11 +390,7 @@ class Bench:
 
     async def blocks(self, number: int) -> tuple[tuple[int, int], ...]:
         """Ranges out of order, the last one first."""
-        await self.asks.send(number)
-        await RisingEdge(self.dut.clk)
-        found = unpack(ranges_layout(), int(self.dut.ranges.value))
-        places = [found["list"][place] for place in found["order"][: found["used"]]]
-        return tuple((each["first"], each["end"]) for each in places)
+        return await asked_ranges(self.dut, self.asks, number)
 
     # Frames.
 

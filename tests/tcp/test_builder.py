@@ -27,13 +27,14 @@ from stagecoach.sim.model.tcp.checksum import ones_complement_sum
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import parameter, run_cocotb
 from tests.support.verdicts import Verdicts, each_check, shows, simulate
+from tests.tcp.asked_ranges import parts_of
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.sent_frames import Connection, octets_of, read_by_scapy
 
 SMALLEST, LARGEST = 2, 256
 PATTERNS = ("always", "random")
 LONGEST = 9000 - 40
-FIRST_AFTER, BETWEEN, BLOCKS_ASK, BLOCKS_MORE = 3, 2, 1, 7
+FIRST_AFTER, BETWEEN, BLOCKS_ASK, BLOCKS_MORE = 3, 2, 1, 10
 
 
 class Bench:
@@ -63,6 +64,7 @@ class Bench:
         self.answers = True
         dut.write.value = 0
         dut.ask__ready.value = 0
+        dut.out_of_order.value = 0
         dut.settled.value = 0
         every_cycle(dut, self._look)
         cocotb.start_soon(self._settled())
@@ -82,13 +84,17 @@ class Bench:
 
     async def _ranges(self, willing: Any) -> None:
         dut, ready = self.dut, False
+        parts: list[int] = []  # of the answer, one in a cycle
         while True:
             await RisingEdge(dut.clk)
             taken = ready and dut.ask__valid.value
-            dut.ranges.value = self.rng.getrandbits(ranges_layout().size)
+            known = self.connections.get(int(dut.asked.value))
+            dut.out_of_order.value = bool(known and known.ranges)
             if taken:
                 asked = self.connections[int(dut.ask__payload.value)]
-                dut.ranges.value = asked.packed_ranges(self.rng)
+                parts = parts_of(asked.packed_ranges(self.rng), self.rng)
+            noise = self.rng.getrandbits(ranges_layout().size)
+            dut.ranges.value = parts.pop(0) if parts else noise
             ready = self.answers and next(willing)
             dut.ask__ready.value = ready
 

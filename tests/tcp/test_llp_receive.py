@@ -28,7 +28,8 @@ CONFIG = RnicConfig()
 MPA, BITS = MpaLayouts(CONFIG), CONFIG.qp_bits
 SPACE = 1 << 32
 PATTERNS = ("always", "random")
-READ_AFTER, WORD_AFTER = 5, 2
+READ_AFTER, WORD_AFTER = 6, 2
+ATTACH_AFTER = 4
 
 
 class Bench:
@@ -68,7 +69,7 @@ class Bench:
         self.dut.attach.value = 0
         # Without the pulse it means nothing.
         self.dut.attachment.value = rng.getrandbits(attachment_layout(BITS).size)
-        await RisingEdge(self.dut.clk)
+        await ClockCycles(self.dut.clk, ATTACH_AFTER - 1)
         self.lanes[lane] = given
 
     def put(self, lane: int, position: int, octets: int) -> None:

@@ -18,7 +18,6 @@ from stagecoach.gateware.tcp.layouts import (
     release_layout,
     settled_layout,
 )
-from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.receive_path import ReceivePath
 from stagecoach.gateware.tcp.settle import SETTLED
 from stagecoach.sim.cosim.streams import (
@@ -31,6 +30,7 @@ from stagecoach.sim.cosim.streams import (
 )
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import run_cocotb
+from tests.tcp.asked_ranges import asked_ranges
 from tests.tcp.receive_reference import SPACE, Reference
 from tests.tcp.write_port import WritePort
 
@@ -125,11 +125,7 @@ class Bench:
 
     async def blocks(self, connection: int) -> tuple[tuple[int, int], ...]:
         """Ranges out of order, the last one first."""
-        await self.asks.send(connection)
-        await RisingEdge(self.dut.clk)
-        found = unpack(ranges_layout(), int(self.dut.ranges.value))
-        places = [found["list"][place] for place in found["order"][: found["used"]]]
-        return tuple((each["first"], each["end"]) for each in places)
+        return await asked_ranges(self.dut, self.asks, connection)
 
     async def note(self, *, failed: bool = False) -> None:
         """The next note is the one that is expected, and all before its number is in memory."""
