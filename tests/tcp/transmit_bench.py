@@ -178,6 +178,7 @@ class Bench:
             edge=(setup.following + known.edge) % SPACE,
             cwnd=known.sender.congestion.cwnd,
             rto=known.rto,
+            selective=int(known.sender.loss_probe.permitted),
             ring=ring,
             size=size,
             shift=setup.shift,
