@@ -139,7 +139,7 @@ def begun(m: Module, command: data.View, now: Signal, visiting: Value) -> data.V
         windows.max_window.eq(command.window),
         windows.window_from.eq(command.window_from),
         windows.edge.eq(command.edge),
-        windows.announced.eq(command.edge),
+        windows.announced.eq(command.announced),
         windows.ring.eq(command.ring),
     ]
     return state

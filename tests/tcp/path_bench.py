@@ -257,6 +257,7 @@ class Bench:
             window=window,
             window_from=ends_of.number,
             edge=(ends_of.number + OUR_WINDOW) % SPACE,
+            announced=(ends_of.number + OUR_WINDOW) % SPACE,
             cwnd=initial_window(smss),
             rto={
                 "sampled": 1,

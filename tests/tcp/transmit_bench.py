@@ -176,6 +176,7 @@ class Bench:
             window=setup.window,
             window_from=setup.following,
             edge=(setup.following + known.edge) % SPACE,
+            announced=(setup.following + known.edge) % SPACE,
             cwnd=known.sender.congestion.cwnd,
             rto=known.rto,
             selective=int(known.sender.loss_probe.permitted),

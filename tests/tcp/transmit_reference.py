@@ -27,6 +27,28 @@ ENDS = {
 """Of a connection, as a notice names them."""
 
 
+def probe_one_write(sender: Sender) -> None:
+    """Have it probe the tail as the engine does that waits for one write of the driver at most.
+
+    A write has one place in the list, whatever its length: it is one segment for the probe, which
+    begins with its first octet that is not acknowledged.
+    """
+    one: Any = sender
+    one._measures = lambda: measures(sender)
+    one._is_one_segment = lambda: True
+    one._last_segment = lambda: (
+        sender.una,
+        min(sender._full(sender.una), sender.max - sender.una),
+    )
+
+
+def measures(sender: Sender) -> bool:
+    """Whether a round trip may be measured: the engine has one place for what is timed, and for a
+    tail that went again.
+    """
+    return not sender.loss_probe.again or sender.loss_probe.end is None
+
+
 class ListedSender(Sender):
     """Segments are those of the list of the engine, also when they are sent again.
 
@@ -82,7 +104,7 @@ class ListedSender(Sender):
         return len(self._whole()) < 2
 
     def _measures(self) -> bool:
-        return not self.loss_probe.again or self.loss_probe.end is None
+        return measures(self)
 
     def _expiry(self) -> int:
         return self._since + self.rto.microseconds
