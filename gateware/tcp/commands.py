@@ -96,8 +96,9 @@ class NetworkCommands(wiring.Component):
     receive_command, transmit_command: to both processors.
     lookup, lookup_done: of the demultiplexer. placed, release: segments and releases of the driver.
     attachment: whose stream a lane has.
-    begun: a pulse, what a BEGIN of the receiving side says was said. info_done: a pulse, the words
-        of an INFO are there. Both come at any time from the cycle on in which it is offered.
+    begun, begun_edge: a pulse, what a BEGIN of the receiving side says was said, and the right edge
+        of its window. info_done: a pulse, the words of an INFO are there. Both come at any time
+        from the cycle on in which it is offered.
     info_read: of which connection the last INFO was.
     fence_start, fence_busy: to the fence.
     busy: a command is under way. invalid: the last one had no valid opcode or argument, or found no
@@ -122,6 +123,7 @@ class NetworkCommands(wiring.Component):
                 "release": Out(stream.Signature(release_layout(bits))),
                 "attachment": Out(stream.Signature(attachment_layout(bits))),
                 "begun": In(1),
+                "begun_edge": In(32),
                 "info_done": In(1),
                 "info_read": Out(bits),
                 "fence_start": Out(1),
@@ -138,9 +140,12 @@ class NetworkCommands(wiring.Component):
         answered = Signal()  # `begun`, or `info_done`: a processor may do all before it takes
         with m.If(self.begun | self.info_done):
             m.d.sync += answered.eq(1)
+        edge = Signal(32)  # of the connection that begins
+        with m.If(self.begun):
+            m.d.sync += edge.eq(self.begun_edge)
         valid = self._check(m, opcode)
         self._connect_receive(m, opcode)
-        self._connect_transmit(m, opcode)
+        self._connect_transmit(m, opcode, edge)
         self._connect_others(m, opcode)
 
         with m.FSM() as fsm:
@@ -301,7 +306,7 @@ class NetworkCommands(wiring.Component):
             self.release.p.value.eq(self.tcp_octets.value),
         ]
 
-    def _connect_transmit(self, m: Module, opcode: Signal) -> None:
+    def _connect_transmit(self, m: Module, opcode: Signal, edge: Signal) -> None:
         command = self.transmit_command.p
         operations = {
             NetworkOpcode.SEND: TransmitOperation.SEND,
@@ -323,12 +328,14 @@ class NetworkCommands(wiring.Component):
             command.number.eq(self.tcp_send_next.value),
             command.window.eq(self.tcp_send_window.value),
             command.window_from.eq(self.tcp_window_from.value),
-            command.edge.eq(self.tcp_receive_edge.value),
+            command.edge.eq(edge),
+            command.announced.eq(self.tcp_receive_edge.value),
             command.cwnd.eq(self.tcp_cwnd.value),
             command.rto.sampled.eq(self.tcp_options.sampled),
             command.rto.srtt8.eq(self.tcp_srtt8.value),
             command.rto.rttvar4.eq(self.tcp_rttvar4.value),
             command.rto.timeout.eq(self.tcp_rto.value),
+            command.selective.eq(self.tcp_options.selective),
             command.ring.eq(Cat(self.tcp_tx_ring_low.value, self.tcp_tx_ring_high.value)),
             command.size.eq(self.tcp_rings.tx),
             command.shift.eq(self.tcp_options.send_shift),

@@ -79,8 +79,8 @@ class TcpEngine(wiring.Component):
         header_connection, header_row, header_word, transmit_command: of `TransmitPath`, likewise.
         deadline: its `earliest`.
     attachment: streams that are attached, and detached.
-    begun: a pulse, all have taken the note of a connection that begins: a BEGIN of its sending
-        side, and then an attachment, may follow.
+    begun, begun_edge: a pulse, all have taken the note of a connection that begins: a BEGIN of its
+        sending side, and then an attachment, may follow; and the right edge of its window.
     fence_start, fence_busy: of `EngineFence`.
     info_done: a pulse, the words of an INFO are there. info_word, info: of `ConnectionInfo`.
     info_read: for which connection its words are that INFO does not keep.
@@ -120,6 +120,7 @@ class TcpEngine(wiring.Component):
                 "release": In(stream.Signature(release_layout(bits))),
                 "attachment": In(stream.Signature(attachment_layout(bits))),
                 "begun": Out(1),
+                "begun_edge": Out(32),
                 "fence_start": In(1),
                 "fence_busy": Out(1),
                 "info_done": Out(1),
@@ -299,6 +300,7 @@ class TcpEngine(wiring.Component):
             ),
             self.value.eq(receive.value),
             self.begun.eq(receive.begun),
+            self.begun_edge.eq(receive.begun_edge),
             *(getattr(transmit, name).eq(getattr(self, name)) for name in ("time", "settings")),
             *(
                 getattr(transmit, f"header_{name}").eq(getattr(self, f"header_{name}"))

@@ -346,7 +346,8 @@ def transmit_command(connection_bits: int) -> data.StructLayout:
     """Return the layout of a command.
 
     number: SND.UNA and SND.NXT. window: SND.WND, scaled. window_from: SND.WL1. edge: right edge of
-    the window that was announced last. cwnd, rto: as the handshake left them. ring, size: as in
+    our window, as the receiving side began with it. announced: of the window that was announced
+    last. cwnd, rto: as the handshake left them. selective: both ends permit SACK. ring, size: as in
     `receive_command`. shift: Snd.Wind.Shift, at most 14. emss: octets of the longest segment, 1 at
     least. octets: of SEND, at least 1.
     """
@@ -358,8 +359,10 @@ def transmit_command(connection_bits: int) -> data.StructLayout:
             "window": 32,
             "window_from": 32,
             "edge": 32,
+            "announced": 32,
             "cwnd": 32,
             "rto": RTO,
+            "selective": 1,
             "ring": RING_ADDRESS_BITS,
             "size": 4,
             "shift": 4,

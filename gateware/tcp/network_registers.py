@@ -81,6 +81,7 @@ class NetworkRegisters(wiring.Component):
                 "release": Out(stream.Signature(release_layout(bits))),
                 "attachment": Out(stream.Signature(attachment_layout(bits))),
                 "begun": In(1),
+                "begun_edge": In(32),
                 "info_done": In(1),
                 "info_read": Out(bits),
                 "info_word": Out(INFO_WORD_BITS),

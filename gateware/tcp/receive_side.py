@@ -66,7 +66,8 @@ class ReceiveSide(wiring.Component):
     sender: of `LlpEvents`. attachment: of it, and of `LlpReceive`, which has it when it is offered.
     llp_event, llp_request, llp_answer, llp_release: of the LLP port.
     read, failed: of `LlpReceive`.
-    begun: a pulse, all have taken the note of a connection that begins.
+    begun, begun_edge: a pulse, all have taken the note of a connection that begins; and the right
+        edge of its window.
     received, received_connection: a pulse, a segment of a connection is done, one of SEGMENT, too.
     began, ended: pulses, something begins and ends in a place.
     """
@@ -109,6 +110,7 @@ class ReceiveSide(wiring.Component):
                 "read": Out(ReadClient()),
                 "failed": Out(stream.Signature(bits)),
                 "begun": Out(1),
+                "begun_edge": Out(32),
                 "received": Out(1),
                 "received_connection": Out(bits),
                 "began": Out(RECEIVE_PLACES),
@@ -181,6 +183,7 @@ class ReceiveSide(wiring.Component):
             llp_receive.attach.eq(offered(m, self.attachment)),
             llp_receive.attachment.eq(self.attachment.payload),
             self.begun.eq(self.ended.note & path.o.p.note.begin),
+            self.begun_edge.eq(path.o.p.note.edge),
             self.received.eq(self.ended.segment & segment.p.found & ~segment.p.segment.raw),
             self.received_connection.eq(segment.p.connection),
             self.began.ack.eq(path.queued),

@@ -158,11 +158,13 @@ class Bench:
         self._tx = [reader(getattr(dut, f"tx__{name}")) for name in ("tvalid", "tdata", "tkeep")]
         self._last = reader(dut.tx__tlast)
         self._begun, self._busy = reader(dut.begun), reader(dut.fence_busy)
+        self._edge = reader(dut.begun_edge)
         self._watched = [
             reader(getattr(dut, name))
             for name in ("t_axi__awvalid", "t_axi__arvalid", "t_axi__wvalid", "tx__tvalid")
         ]
         self.begins = 0
+        self.edge = 0  # of the last connection that began
 
     async def start(self, now: int = 0, **settings: int) -> None:
         known = {"rto_minimum": 1000, "rto_maximum": 60_000_000, "r2": 100_000_000}
@@ -211,7 +213,9 @@ class Bench:
         self.cycle += 1
         if in_reset:
             return
-        self.begins += self._begun()
+        if self._begun():
+            self.begins += 1
+            self.edge = self._edge()
         self._take_word()
         if (
             self.device.moved
@@ -383,7 +387,8 @@ class Bench:
             number=ours,
             window=WINDOW,
             window_from=theirs,
-            edge=(theirs + WINDOW) % SPACE,
+            edge=self.edge,
+            announced=(theirs + WINDOW) % SPACE,
             cwnd=initial_window(smss),
             rto=_round_trip(500),
             ring=addresses[1],

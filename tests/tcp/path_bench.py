@@ -229,6 +229,7 @@ class Bench:
         shift: int = 0,
         smss: int = 0,
         round_trip: int = 1000,
+        selective: bool = False,
         attach: bool = True,
     ) -> Flow:
         """A connection after its handshake, with a lane of its own."""
@@ -256,6 +257,7 @@ class Bench:
             window=window,
             window_from=ends_of.number,
             edge=(ends_of.number + OUR_WINDOW) % SPACE,
+            announced=(ends_of.number + OUR_WINDOW) % SPACE,
             cwnd=initial_window(smss),
             rto={
                 "sampled": 1,
@@ -263,6 +265,7 @@ class Bench:
                 "rttvar4": rto.rttvar4,
                 "timeout": rto.microseconds,
             },
+            selective=int(selective),
             ring=self.ring(connection),
             size=0,
             shift=shift,

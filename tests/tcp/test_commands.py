@@ -66,6 +66,7 @@ class Bench:
         self.rng = seeded_random(pattern, parameter("CONNECTIONS"))
         self.log: list[tuple[str, Any]] = []
         self.found = 1
+        self.edge = 0  # of the window of the last connection that began
         self.never: set[str] = set()
         self.opcode = StreamSource(dut, "opcode", None, rng=self.rng, pattern="always")
         self.done = StreamSource(
@@ -79,7 +80,7 @@ class Bench:
             cocotb.start_soon(self._listen(name, sink))
         for name in staging_registers():
             getattr(dut, name).value = 0
-        for name in ("begun", "info_done", "fence_busy"):
+        for name in ("begun", "begun_edge", "info_done", "fence_busy"):
             getattr(dut, name).value = 0
         cocotb.start_soon(self._header())
         cocotb.start_soon(self._fence())
@@ -104,22 +105,28 @@ class Bench:
                 self.log.append(("lookup done", None))
                 self.done.put({"found": self.found, "connection": item["connection"]})
             if name == "receive_command" and operation == ReceiveOperation.BEGIN.value:
-                await self._pulse("begun")
+                edge = self.rng.getrandbits(32)
+                await self._pulse("begun", begun_edge=edge)
+                self.edge = edge
             if name == "transmit_command" and operation == TransmitOperation.INFO.value:
                 await self._pulse("info_done")
 
     async def _later(self) -> None:
         await ClockCycles(self.dut.clk, self.rng.randrange(1, 20))
 
-    async def _pulse(self, name: str) -> None:
-        """One, some cycles later."""
+    async def _pulse(self, name: str, **values: int) -> None:
+        """One, some cycles later; what is said with it counts in that cycle alone."""
         if name in self.never:
             return
         await self._later()
         self.log.append((name, None))
+        for port, value in values.items():
+            getattr(self.dut, port).value = value
         getattr(self.dut, name).value = 1
         await RisingEdge(self.dut.clk)
         getattr(self.dut, name).value = 0
+        for port in values:
+            getattr(self.dut, port).value = self.rng.getrandbits(32)
 
     async def _header(self) -> None:
         dut = self.dut
@@ -222,6 +229,7 @@ def random_arguments(rng: Random, connections: int, mtu: int) -> dict[str, int]:
         "send_shift": rng.choice([0, 14, rng.randrange(15)]),
         "receive_shift": rng.choice([0, 14, rng.randrange(15)]),
         "sampled": rng.getrandbits(1),
+        "selective": rng.getrandbits(1),
         "emss": rng.choice([1, mtu - HEADERS, rng.randrange(1, mtu - HEADERS)]),
         "octets": rng.choice([1, MOST_OCTETS, rng.randrange(1, MOST_OCTETS)]),
         "rx_ring": rng.getrandbits(45) << 3,
@@ -243,7 +251,7 @@ def stage(bench: Bench, given: dict[str, int]) -> None:
     ):
         bench.stage(f"tcp_{name}", value=given[name])
     bench.stage("tcp_ports", local=given["local_port"], remote=given["remote_port"])
-    options = ("send_shift", "receive_shift", "sampled")
+    options = ("send_shift", "receive_shift", "sampled", "selective")
     bench.stage("tcp_options", **{name: given[name] for name in options})
     bench.stage("tcp_segment_size", value=given["emss"])
     bench.stage("tcp_octets", value=given["octets"])
@@ -255,7 +263,7 @@ def stage(bench: Bench, given: dict[str, int]) -> None:
     bench.stage("tcp_flags", window=given["window"], control=given["control"])
 
 
-def expected(opcode: NetworkOpcode, given: dict[str, int]) -> dict[str, dict[str, Any]]:
+def expected(opcode: NetworkOpcode, given: dict[str, int], edge: int) -> dict[str, dict[str, Any]]:
     """What each of the listeners hears of a command."""
     connection = given["connection"]
     rto = {
@@ -316,9 +324,11 @@ def expected(opcode: NetworkOpcode, given: dict[str, int]) -> dict[str, dict[str
             "number": given["send_next"],
             "window": given["send_window"],
             "window_from": given["window_from"],
-            "edge": given["receive_edge"],
+            "edge": edge,
+            "announced": given["receive_edge"],
             "cwnd": given["cwnd"],
             "rto": rto,
+            "selective": given["selective"],
             "ring": given["tx_ring"],
             "size": given["tx"],
             "shift": given["send_shift"],
@@ -339,7 +349,7 @@ async def check_each_command_reaches_its_blocks_in_order_with_its_arguments(dut:
             log, invalid = await bench.run(opcode.value)
             assert not invalid, opcode
             assert names(log) == order, opcode
-            said = expected(opcode, given)
+            said = expected(opcode, given, bench.edge)
             for name, item in log:
                 if item is not None:
                     assert item == said[name], (opcode, name)

@@ -190,6 +190,8 @@ async def check_what_info_tells(dut: Any) -> None:
     """Of a connection that has sent and received; and of one that has ended."""
     bench = await start(dut)
     flow = await bench.establish(1)
+    # The window that is announced with the first segment: all of the ring.
+    assert (await bench.info(flow))["edge"] == (flow.their_first + RING) % SPACE
     bench.send(flow, bench.rng.randbytes(1000))
     bench.says(flow, bench.rng.randbytes(700))
     await bench.until(lambda: len(flow.heard) == 1000 and len(flow.read) == 700)

@@ -69,8 +69,16 @@ class Bench:
             StreamMonitor(dut, name, layout)
         self.done = StreamSource(dut, "lookup_done", lookup_result(bits))
         for name in (
-            *("time", "begun", "info_done", "info", "fence_busy", "value", "consumer"),
-            *("receive_idle", "transmit_idle", "interrupt", "dropped", "refused", "failed"),
+            *("time", "begun", "begun_edge", "info_done", "info", "fence_busy", "value"),
+            *(
+                "consumer",
+                "receive_idle",
+                "transmit_idle",
+                "interrupt",
+                "dropped",
+                "refused",
+                "failed",
+            ),
         ):
             getattr(dut, name).value = 0
         self.master = RegisterMaster(dut, rng, pauses=False)
@@ -225,9 +233,11 @@ async def check_a_command_takes_its_arguments_from_registers(dut: Any) -> None:
     assert received["operation"] == ReceiveOperation.BEGIN.value
     assert (received["connection"], received["ring"]) == (last, 0xABCD12340000)
     assert (await bench.status())["busy"] == 1
+    dut.begun_edge.value = 0x76543210
     await bench.pulse("begun")
     sent = await bench.sinks["transmit_command"].get()
     assert (sent["operation"], sent["emss"]) == (TransmitOperation.BEGIN.value, bench.mtu - 40)
+    assert (sent["edge"], sent["announced"]) == (0x76543210, 0)
     ends = (await bench.sinks["lookup"].get())["key"]
     assert ends == {"local": 0x0A000001, "remote": 0x0A000002} | {
         "local_port": 1000,
