@@ -23,51 +23,49 @@ def _names(h: Harness) -> None:
         register = getattr(commands, name).as_value()
         h.assume(~under_way | (register == h.past(register)))
 
+    # What the registers name; the ports have as many bits as the numbers that there are.
+    qp, most = commands.qp_number.qp, CONFIG.read_queue_depth
+    cqs, reads, srq = commands.qp_cqs, commands.qp_reads, commands.qp_srq
+    is_qp = qp < CONFIG.qps
+    are_cqs = (cqs.send_cq < CONFIG.cqs) & (cqs.receive_cq < CONFIG.cqs)
+    are_depths = (reads.ord <= most) & (reads.ird <= most)
+    is_cq = commands.cq_number.cq <= CONFIG.cqs
+    is_scope = (commands.stag_qp.qp < CONFIG.qps) | ~commands.stag_access.scoped
+    is_ring = (srq.ring < CONFIG.qps) | ~srq.shared
+
     ring, stag = commands.cq_command, commands.stag_write
-    h.check("a completion ring that there is", ~ring.valid | (ring.p.cq <= CONFIG.cqs))
-    scope = ~stag.p.scoped | (stag.p.qp < CONFIG.qps)
-    h.check("the QP of an STag", ~stag.valid | scope)
+    of_ring = is_cq & (ring.p.cq == commands.cq_number.cq)
+    h.check("a completion ring that there is", ~ring.valid | of_ring)
+    h.check("the QP of an STag", ~stag.valid | is_scope)
     for name in ("qp_command", "state_command"):
         command = getattr(commands, name)
-        h.check(f"{name} of a QP that there is", ~command.valid | (command.p.qp < CONFIG.qps))
+        h.check(f"{name} of a QP that there is", ~command.valid | (is_qp & (command.p.qp == qp)))
         creates = command.valid & (command.p.kind == QpCommandKind.CREATE)
-        cqs = (command.p.send_cq < CONFIG.cqs) & (command.p.receive_cq < CONFIG.cqs)
-        shared = ~command.p.shared | (command.p.ring < CONFIG.qps)
-        h.check(f"{name}: queues of a QP", ~creates | (cqs & shared))
+        h.check(f"{name}: queues of a QP", ~creates | (are_cqs & is_ring))
         connects = command.valid & (command.p.kind == QpCommandKind.CONNECT)
-        most = CONFIG.read_queue_depth
-        depths = (command.p.ord <= most) & (command.p.ird <= most)
-        h.check(f"{name}: depths", ~connects | depths)
+        h.check(f"{name}: depths", ~connects | are_depths)
     h.cover("ring", ring.valid & (ring.p.cq == CONFIG.cqs))
     h.cover("QP", commands.qp_command.valid & (commands.qp_command.p.qp == CONFIG.qps - 1))
 
     # What was found of the registers in the cycle before the check
     checks = inside.in_state("CHECK")
-    cqs = commands.qp_cqs
-    reads, srq = commands.qp_reads, commands.qp_srq
-    qp = commands.qp_number.qp < CONFIG.qps
-    of_cqs = (cqs.send_cq < CONFIG.cqs) & (cqs.receive_cq < CONFIG.cqs)
-    depths = (reads.ord <= CONFIG.read_queue_depth) & (reads.ird <= CONFIG.read_queue_depth)
-    cq = commands.cq_number.cq <= CONFIG.cqs
-    scope = (commands.stag_qp.qp < CONFIG.qps) | ~commands.stag_access.scoped
-    for number, right in enumerate((qp, of_cqs, depths, cq, scope)):
+    for number, right in enumerate((is_qp, are_cqs, are_depths, is_cq, is_scope)):
         h.invariant(f"found {number}", ~checks | (inside.signal("$signal", number) == right))
-    shared = (srq.ring < CONFIG.qps) | ~srq.shared
-    h.invariant("found ring", ~checks | (inside.signal("ring_valid") == shared))
-    h.invariant("ring", ~inside.in_state("CQ") | cq)
-    h.invariant("STag", ~inside.in_state("STAG_WRITE") | scope)
+    h.invariant("found ring", ~checks | (inside.signal("ring_valid") == is_ring))
+    h.invariant("ring", ~inside.in_state("CQ") | is_cq)
+    h.invariant("STag", ~inside.in_state("STAG_WRITE") | is_scope)
     of_qp = inside.in_state("BLOCKS_FIRST", "STATE_LAST", "RING", "STATE_FIRST", "BLOCKS_LAST")
     destroys = inside.signal("after_fence_destroy")
     of_stag = ("STAG_INVALIDATE", "STAG_RESET", "STAG_SWEEP_BEGINS", "STAG_SWEEP")
     h.invariant("destroys a QP", ~inside.in_state(*of_stag) | ~destroys)
     after = inside.in_state("FENCE", "FENCE_WAIT") & destroys
-    h.invariant("QP", ~(of_qp | after) | qp)
+    h.invariant("QP", ~(of_qp | after) | is_qp)
     kind = inside.signal("kind")
     creates = of_qp & (kind == QpCommandKind.CREATE)
-    right = of_cqs & shared
+    right = are_cqs & is_ring
     h.invariant("created", ~creates | inside.in_state("RING", "STATE_FIRST") | right)
     connects = of_qp & (kind == QpCommandKind.CONNECT)
-    h.invariant("connected", ~connects | depths)
+    h.invariant("connected", ~connects | are_depths)
     only = {
         "RING": ("RING_CREATE", "RING_LIMIT"),
         "STATE_FIRST": ("STOP",),
@@ -91,7 +89,7 @@ PROPERTIES = (
                 ("self.cq_number.cq <= config.cqs", "self.cq_number.cq <= config.cqs + 1"),
                 ("valid.eq(qp_valid & cqs_valid & ring_valid)", "valid.eq(qp_valid & cqs_valid)"),
                 ("valid.eq(qp_valid & reads_valid)", "valid.eq(qp_valid)"),
-                ("valid.eq(scope_valid)", "valid.eq(1)"),
+                ("valid.eq(scope_valid)", "valid.eq(qp_valid)"),
             )
         ),
         depth=1,

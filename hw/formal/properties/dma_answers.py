@@ -7,7 +7,7 @@ each kind as came and have not left, and what it shows is one of them. What memo
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Cat, Mux, Signal, Value
+from amaranth.hdl import Mux, Signal, Value
 from amaranth.lib import data
 
 from stagecoach.gateware.dma.bursts import burst
