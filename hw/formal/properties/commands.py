@@ -72,7 +72,7 @@ def _names(h: Harness) -> None:
         "BLOCKS_LAST": ("STOP", "RING_DESTROY"),
     }
     for state, kinds in only.items():
-        is_one = sum((kind == QpCommandKind[each] for each in kinds), start=0) != 0
+        is_one = sum((kind == getattr(QpCommandKind, each) for each in kinds), start=0) != 0
         h.invariant(f"kinds in {state}", ~inside.in_state(state) | is_one)
 
 

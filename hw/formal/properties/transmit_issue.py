@@ -26,7 +26,7 @@ def _asks(h: Harness) -> None:
     for _, condition in needs(h, "rdmap.transmit.check.TransmitCheck", inside):
         h.assume(condition)
     invariants(h, "rdmap.transmit.check.TransmitCheck", inside)
-    # `free` stays until something is handed over.
+    # What `TransmitIssue` does: `free` stays until something is handed over.
     h.assume(~h.past(check.free & ~check.hand) | check.free)
     asked = h.past(check.ask)
     h.check("it is handed over then", ~asked | check.hand)
@@ -94,6 +94,7 @@ def _allowed(h: Harness) -> None:
     from_there = about.inline | (issue.item.address == address)
     h.check("a piece is where the table says", ~issue.write | from_there)
     h.check("none is due when it is free", ~issue.free | issue.begin | ~due)
+    h.check("free until a piece comes", ~h.past(issue.free & ~issue.begin) | issue.free)
     h.cover("atomic", atomic.valid & ~atomic.ready)
     h.cover("refused", inside.in_state("STOP") & about.asks)
 
@@ -148,6 +149,7 @@ PROPERTIES = (
                 "record.begins_atomic & self.address[:1].any()",
             ),
             Mutation(ISSUE, "[self.free.eq(0), answered.eq(0)]", "self.free.eq(0)"),
+            Mutation(ISSUE, "with m.If(self.begin):", "with m.If(1):"),
         ),
         depth=1,
         reached=6,
