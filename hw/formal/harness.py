@@ -216,6 +216,15 @@ class Harness:
                 self.expose(Value.cast(port), "_".join((name, *map(str, path))))
         return component
 
+    def free_fifo(self, inside: Inside, name: str) -> Any:
+        """The same of a FIFO of Amaranth's library, whose ports have no signature."""
+        fifo, location = inside.module._named_submodules[name]
+        fifo._MustUse__used = True
+        inside.module._named_submodules[name] = (Module(), location)
+        for port in ("w_rdy", "r_data", "r_rdy", "level"):
+            self.expose(getattr(fifo, port), f"{name}_{port}")
+        return fifo
+
     def expose(self, signal: Any, name: str) -> None:
         """Make a signal a port: free if nothing drives it. `name` tells it from others."""
         signal.name = name

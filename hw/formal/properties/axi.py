@@ -47,10 +47,18 @@ def _stays(h: Harness, valid: Any, ready: Any, *payload: Any) -> Value:
     return ~h.past(valid & ~ready) | (valid & (shown == h.past(shown)))
 
 
-def _has_octets(h: Harness, commands: Any) -> None:
+def command_has_octets(commands: Any) -> Value:
     """Commands have 1 to 65535 octets: `ReadClient`, `WriteClient`."""
     octets = commands.payload.octets
-    h.assume(~commands.valid | ((octets != 0) & (octets <= 65535)))
+    return ~commands.valid | ((octets != 0) & (octets <= 65535))
+
+
+def whole_in_block(commands: Any, beats: int) -> Value:
+    """A command of a `whole` client does not cross a multiple of `beats` words."""
+    block = beats * WORD_OCTETS
+    octets = commands.payload.octets
+    end = commands.payload.address[: (block - 1).bit_length()] + octets
+    return ~commands.valid | ((octets != 0) & (end <= block))
 
 
 def _splitter_holds(h: Harness, inside: Inside, name: str, max_beats: int) -> None:
@@ -73,7 +81,7 @@ def _splitter_holds(h: Harness, inside: Inside, name: str, max_beats: int) -> No
 def _splitter(h: Harness) -> None:
     dut = BurstSplitter(BEATS)
     inside = h.block(dut)
-    _has_octets(h, dut.i)
+    h.assume(command_has_octets(dut.i))
     _splitter_holds(h, inside, "", BEATS)
     # The command of which bursts are made
     command = Signal.like(Value.cast(dut.i.payload.address), name="address")
@@ -131,7 +139,7 @@ def _read_engine(h: Harness) -> None:
     h.invariant("free", inside.signal("ar_free") == ~axi.arvalid)
     h.invariant("at most one", (granted & (granted - 1))[: len(granted)] == 0)
     for number, client in enumerate(dut.clients):
-        _has_octets(h, client.command)
+        h.assume(command_has_octets(client.command))
         splitter = inside.child(f"splitter{number}")
         _splitter_holds(h, splitter, f"client {number} ", BEATS)
         valid = splitter.ports.o.valid
@@ -160,13 +168,9 @@ def _write_engine(h: Harness) -> None:
     valid, chosen = inside.signal("chosen_valid"), inside.view("chosen", burst(1))
     issue = inside.signal("issue")
     h.invariant("free", inside.signal("chosen_free") == ~valid)
-    _has_octets(h, dut.clients[0].command)
+    h.assume(command_has_octets(dut.clients[0].command))
     _splitter_holds(h, inside.child("splitter0"), "client 0 ", BEATS)
-    # A whole command does not cross a multiple of BEATS words: `WriteEngine`, `EntryWriter`.
-    whole = dut.clients[1].command
-    block = BEATS * WORD_OCTETS
-    place = whole.payload.address[: (block - 1).bit_length()] + whole.payload.octets
-    h.assume(~whole.valid | ((whole.payload.octets != 0) & (place <= block)))
+    h.assume(whole_in_block(dut.clients[1].command, BEATS))
     h.invariant("chosen in 4 KiB", ~valid | _inside_4_kib(chosen.address, chosen.beats))
     addresses, words = inside.child("addresses").ports, inside.child("w_buffer").ports
     for name, stream in (

@@ -16,6 +16,15 @@ from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.properties.streams import ASSUMED
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
+HELD: dict[str, tuple[str, ...]] = {
+    "stag.table.StagTable": ("write", "change", "invalidate[0]", "invalidate[1]"),
+    "queues.ring_writer.RingWriter": ("cq_command",),
+    "rdmap.receive.receiver.Receiver": ("segment", "qp_command"),
+    "queues.shared_entries.SharedEntries": ("qp_command",),
+    "queues.completer.SendCompleter": ("sent", "read_done", "qp_command"),
+}
+"""Inputs that hold their words in the proofs of other properties than those of streams."""
+
 
 def _without_blocks(h: Harness, device: Any) -> dict[str, Any]:
     """Put a device in the harness, but leave out its blocks; all of their outputs are free."""
@@ -46,10 +55,11 @@ def _build(h: Harness, config: RnicConfig) -> None:
         for each in shown:
             h.assume(~waits | (each == h.past(each)))
     for name, each in blocks.items():
+        kind = class_name(each)
         for stream_name, is_output, stream in streams(each):
             if is_output:
                 h.assume(h.held(stream))
-            elif stream_name in ASSUMED.get(class_name(each), ()):
+            elif stream_name in (*ASSUMED.get(kind, ()), *HELD.get(kind, ())):
                 h.check(f"{name}.{stream_name}", h.held(stream))
         if isinstance(each, RingFetcher):
             h.assume(each.read.data.ready)
@@ -59,13 +69,13 @@ def _build(h: Harness, config: RnicConfig) -> None:
             h.check(f"read client {number} takes every word", engine.clients[number].data.ready)
 
 
-def _property(config: RnicConfig, mutation: Mutation) -> Property:
+def _property(config: RnicConfig, *mutations: Mutation) -> Property:
     return Property(
         block="rnic.Rnic",
         name="what is assumed of the streams between blocks holds where they are joined "
         f"(ports of {config.data_width} bits)",
         build=in_harness(lambda h: _build(h, config)),
-        mutations=(mutation,),
+        mutations=mutations,
     )
 
 
@@ -76,6 +86,18 @@ PROPERTIES = (
             "stagecoach.gateware.rnic",
             "events.i.valid.eq(llp.event_valid)",
             "events.i.valid.eq(llp.event_valid & llp.tx_ready)",
+        ),
+        *(
+            Mutation(
+                "stagecoach.gateware.rnic",
+                f"wiring.connect(m, {stream}, {port})",
+                f"m.d.comb += {port}.valid.eq({stream}.valid & self.receiver.placing)",
+            )
+            for stream, port in (
+                ("commands.cq_command", "self.ring_writer.cq_command"),
+                ("commands.stag_invalidate", "self.stag_table.invalidate[0]"),
+                ("transmitter.stag_change", "self.stag_table.change"),
+            )
         ),
     ),
     _property(

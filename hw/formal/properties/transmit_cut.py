@@ -1,0 +1,103 @@
+"""Pieces of messages: which of them the STag table has to allow, and that they have octets."""
+
+from amaranth.hdl import Mux
+
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.transmit.cut import TransmitCut
+from stagecoach.gateware.rdmap.transmit.message import piece_layout
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.invariants import invariants, needs
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
+
+CONFIG = RnicConfig(qps=4)
+NAME = "rdmap.transmit.cut.TransmitCut"
+
+
+def _pieces(h: Harness) -> None:
+    cut = TransmitCut(CONFIG)
+    inside = h.block(cut)
+    stream, offered = cut.message, cut.piece
+    message, piece = stream.p, offered.p
+    h.assume(h.held(stream))
+    for _, condition in needs(h, NAME, inside):
+        h.assume(condition)
+    invariants(h, NAME, inside)
+    # There is a cycle between two messages. Those of one kind are of no other.
+    h.assume(~h.past(stream.valid & stream.ready) | ~stream.valid)
+    begins = message.begins_atomic
+    h.assume(~begins | ~(message.bare | message.is_local | message.inline | message.terminating))
+    h.assume(~begins | ~(message.is_immediate | message.is_atomic))
+    h.assume(~message.is_atomic | message.inline)
+    h.assume(~message.terminating | (message.bare & ~message.is_local))
+    capacities = (message.tagged_capacity != 0) & (message.untagged_capacity != 0)
+    h.assume(~begins | ((message.remaining != 0) & capacities))
+    # The last piece of an FPDU ends it.
+    h.assume(~(offered.valid & offered.ready) | cut.over | (piece.asks & ~piece.covers))
+
+    silent = message.is_local | message.terminating
+    h.check("nothing is asked for", ~(offered.valid & silent) | ~piece.asks)
+    target = piece.asks | piece.failed
+    h.check("the target of an atomic is asked about", ~(offered.valid & begins) | target)
+    octets = (piece.octets != 0) & (piece.octets <= 65535)
+    of_memory = offered.valid & piece.asks & ~message.inline
+    h.check("1 to 65535 octets", ~of_memory | octets)
+    h.cover("second piece", of_memory & (piece.element == 1))
+
+    now = inside.view("piece", piece_layout(CONFIG))
+    first, whole, left = (inside.signal(name) for name in ("first_piece", "whole", "left"))
+    remaining, none_left = inside.signal("remaining"), inside.signal("none_left")
+    none_remaining = inside.signal("none_remaining")
+    away = inside.in_state("RANGE")
+    capacity = Mux(message.tagged, message.tagged_capacity, message.untagged_capacity)
+    fits = (message.remaining <= capacity) | message.inline
+    h.invariant("whole", away | ~first | ~inside.in_state("OFFSET") | ~whole | fits)
+    is_known = inside.signal("capacity") == capacity
+    h.invariant("capacity", ~inside.in_state("OFFSET") | is_known)
+    h.invariant("whole is measured", ~inside.in_state("OFFSET") | (whole == fits))
+    begun = inside.in_state("REMOTE_STAG", "REMOTE_OFFSET", "OPERANDS", "PIECE", "NEXT")
+    cut_off = begun | (~first & (stream.valid | ~away))
+    good = (message.inline | (left <= 65535)) & (~begins | (left != 0))
+    failed = inside.signal("failed")
+    h.invariant("left", ~cut_off | ~stream.valid | good)
+    compared = inside.in_state("REMOTE_OFFSET")
+    h.invariant("covers", ~compared | (now.covers == (left <= remaining)))
+    h.invariant("none left", ~compared | (none_left == (left == 0)))
+    h.invariant("none remaining", ~compared | (none_remaining == (remaining == 0)))
+    asks = inside.in_state("PIECE", "OPERANDS", "NEXT")
+    local = ~message.is_local | ~now.asks
+    h.invariant("local", ~asks | local)
+    taken = now.octets == Mux(now.covers, left, remaining)
+    covers = now.covers == (left <= remaining)
+    h.invariant("piece", ~(asks & now.asks) | (taken & covers & (left != 0)))
+    some = message.is_atomic | (remaining != 0)
+    h.invariant("some", ~(inside.in_state("PIECE") & now.asks) | some)
+    ends = ~inside.in_state("PIECE") | now.asks | failed | ~begins
+    h.invariant("target", ends)
+    h.invariant("operands", ~inside.in_state("OPERANDS") | message.is_atomic)
+    h.invariant("sent", ~inside.in_state("NEXT") | (now.octets < left) | (now.octets == 0))
+    h.invariant("bare", ~(stream.valid & message.bare) | (away & ~now.asks))
+    h.invariant("fresh", stream.valid | away)
+
+
+MODULE = "stagecoach.gateware.rdmap.transmit.cut"
+
+PROPERTIES = (
+    Property(
+        NAME,
+        "pieces of memory have 1 to 65,535 octets, and the target of an atomic is asked about",
+        in_harness(_pieces),
+        mutations=(
+            Mutation(
+                MODULE, "piece.asks.eq(~none_left & ~message.is_local)", "piece.asks.eq(~none_left)"
+            ),
+            Mutation(MODULE, "with m.Elif(none_remaining & ~none_left", "with m.Elif(none_left"),
+            Mutation(
+                MODULE,
+                "piece.octets.eq(Mux(piece.covers, left, remaining))",
+                "piece.octets.eq(left)",
+            ),
+        ),
+        depth=1,
+        reached=3,
+    ),
+)
