@@ -18,7 +18,7 @@ def test_info_tells_sizes_and_versions():
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
-    assert found["versions"]["register description"] == "3.2"
+    assert found["versions"]["register description"] == "3.3"
     assert found["versions"]["digest of the interface"] == f"0x{INTERFACE.constant:08X}"
     assert "RDMA_READ" in found["capabilities"]["operations"]
     assert set(found["capabilities"]["operations"]) == {opcode.name for opcode in WROpcode}

@@ -10,7 +10,7 @@ import stagecoach
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 MEMBERS = {
-    "AcceptedRequest": "close connect poll wait",
+    "AcceptedRequest": "close connect peer_address poll wait",
     "CQ": "ack_events close cqe poll req_notify stream wait wait_event",
     "CompChannel": "close fileno get_cq_event",
     "ConnectionListener": "accept close get_request",
