@@ -345,7 +345,11 @@ class Context(Device):
             super().clear_interrupts()
 
     def _wait_for_interrupt(self, seconds: float) -> bool:
-        return super().wait(seconds)
+        try:
+            return super().wait(seconds)
+        except DeviceClosed:
+            self._require_open()
+            raise
 
     def _look(self, ask: bool) -> None:
         """Takes events, and the completions to be notified of."""

@@ -364,6 +364,30 @@ def test_calls_after_the_context_is_closed_say_so(verbs):
             call()
 
 
+@pytest.mark.parametrize("name", ["wait", "wait_event", "get_async_event"])
+def test_a_wait_that_ends_with_the_context_says_so(verbs, monkeypatch, name):
+    """Another thread closes it meanwhile."""
+
+    def closed(_: float) -> bool:
+        verbs.context.close()
+        raise DeviceClosed("the transport is closed")
+
+    monkeypatch.setattr(verbs.device, "wait_interrupt", closed)
+    verbs.cq.req_notify()
+    call = getattr(verbs.context if name == "get_async_event" else verbs.cq, name)
+    with pytest.raises(DeviceClosed, match="the context of FakeDevice is closed; allowed: an open"):
+        call(timeout=5)
+
+
+def test_a_wait_that_ends_with_the_device_says_why(verbs, monkeypatch):
+    def ended(_: float) -> bool:
+        raise DeviceClosed("the device was unplugged")
+
+    monkeypatch.setattr(verbs.device, "wait_interrupt", ended)
+    with pytest.raises(DeviceClosed, match="the device was unplugged"):
+        verbs.cq.wait(timeout=5)
+
+
 def test_a_closed_qp_takes_nothing_more(verbs):
     verbs.qp.close()
     message = "QP 0 is closed; allowed: an open QP"
