@@ -271,8 +271,11 @@ class CQ(Droppable):
         Raises `DeviceError`, and takes none, if the device completed what was not posted;
         `ValueError` if the CQ is closed and nothing is left in it.
         """
-        if num_entries < 1:
-            raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
+        try:
+            if num_entries < 1:
+                raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
+        except TypeError:  # costs nothing where there is none
+            raise TypeError(f"num_entries is {num_entries!r}; allowed: an integer") from None
         with self.context.lock:
             if len(self._ready) < num_entries:
                 self._take_entries()

@@ -47,6 +47,7 @@ BUFFER = "a writable, C-contiguous buffer of at least one byte, or a number of b
         (lambda verbs: MR(verbs.pd, "abc"), f"buffer is 'abc'; allowed: {BUFFER}"),
         (lambda verbs: MR(verbs.pd, True), f"buffer is True; allowed: {BUFFER}"),
         (lambda verbs: FastMR(verbs.pd, None), f"buffer is None; allowed: {BUFFER}"),
+        (lambda verbs: verbs.cq.poll(None), "num_entries is None; allowed: an integer"),
         (
             lambda verbs: verbs.cq.wait(1, None),
             "timeout is None; allowed: a number of seconds",
