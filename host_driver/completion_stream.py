@@ -34,17 +34,24 @@ class CompletionStream:
     """An asynchronous iterator over the completions of a CQ, which ends with the CQ or an error.
 
     Nothing is held between two steps: it can be left, and its task cancelled, at any time. What
-    was not returned is in the CQ.
+    was not returned is in the CQ. So `aclose` has nothing to free: no step begins after it.
     """
 
     def __init__(self, cq: StreamedCQ):
         self._cq = cq
         self._taken = 0
+        self._closed = False
 
     def __aiter__(self) -> Self:
         return self
 
+    async def aclose(self) -> None:
+        """Ends the iteration, as that of a generator; a step that waits goes on."""
+        self._closed = True
+
     async def __anext__(self) -> WC:
+        if self._closed:
+            raise StopAsyncIteration
         # Before it takes one: a task that is cancelled here has taken none.
         if self._taken >= _TURN:
             self._taken = 0

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Protocol, Self
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, ref
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_attr, read_capabilities
+from stagecoach.host_driver.by_number import ByNumber
+from stagecoach.host_driver.deadline import end_of
 from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.device_reset import reset_device
@@ -165,16 +167,16 @@ class Context(Device):
         self._qp_numbers: dict[int, bool] = {}  # whether it has a receive ring of its own
         self._srq_numbers: set[int] = set()
         self._cq_numbers: set[int] = set()
-        self.qps: WeakValueDictionary[int, OpenQP] = WeakValueDictionary()
-        self.srqs: WeakValueDictionary[int, TellingSRQ] = WeakValueDictionary()
+        self.qps: ByNumber[OpenQP] = ByNumber()
+        self.srqs: ByNumber[TellingSRQ] = ByNumber()
         self.used_qps: set[int] = set()  # those that are closed, too
-        self.cqs: WeakValueDictionary[int, OpenCQ] = WeakValueDictionary()
+        self.cqs: ByNumber[OpenCQ] = ByNumber()
         self.channels: WeakKeyDictionary[OpenChannel, None] = WeakKeyDictionary()
         self.watcher = Watcher(self)
         self._handlers = EventHandlers(self.watcher)
         self._readable: Readable | None = None
         self._error: Exception | None = None
-        self.mrs: WeakValueDictionary[int, OpenMR] = WeakValueDictionary()
+        self.mrs: ByNumber[OpenMR] = ByNumber()
 
         with ExitStack() as undo:
             undo.callback(transport.close)
@@ -314,7 +316,7 @@ class Context(Device):
     def _wait_until(
         self, done: Callable[[], bool], timeout: float, what: str, longest: float
     ) -> None:
-        end = time.monotonic() + timeout
+        end = end_of(timeout)
         ask = False
         while not done():
             self._look(ask)
@@ -333,8 +335,21 @@ class Context(Device):
         beside = self.watcher.wait_beside(max(0.0, seconds))
         return self._wait_for_interrupt(seconds) if beside is None else beside
 
+    def clear_interrupts(self) -> None:
+        """Clears what raised the interrupt, so that the next cause raises it again.
+
+        Raises `DeviceClosed` if the context is closed: a wait of another thread ends so.
+        """
+        with self.lock:
+            self._require_open()
+            super().clear_interrupts()
+
     def _wait_for_interrupt(self, seconds: float) -> bool:
-        return super().wait(seconds)
+        try:
+            return super().wait(seconds)
+        except DeviceClosed:
+            self._require_open()
+            raise
 
     def _look(self, ask: bool) -> None:
         """Takes events, and the completions to be notified of."""
@@ -369,7 +384,8 @@ class Context(Device):
         """Raises `DeviceClosed` if the context is closed, or of another process."""
         self.lock.check()
         if self._closed:
-            raise DeviceClosed("the context is closed; allowed: an open Context")
+            kind = type(self.transport).__name__
+            raise DeviceClosed(f"the context of {kind} is closed; allowed: an open Context")
 
     def _take_qp_number(self, shared: bool) -> int:
         """Number for a new QP; `shared`: one that takes from an SRQ. The lock is held.
@@ -403,6 +419,7 @@ class Context(Device):
 
     def query_device(self) -> DeviceAttr:
         """Sizes of the device."""
+        self._require_open()
         return self.attr
 
     def reset(self) -> None:

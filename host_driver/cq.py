@@ -4,12 +4,14 @@ import time
 from collections import deque
 from contextlib import ExitStack
 from enum import Enum
+from operator import index
 from typing import Protocol, Self, runtime_checkable
 from weakref import ref
 
 from stagecoach.host_driver import entries, registers
 from stagecoach.host_driver.completion_stream import CompletionStream, Waker
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.deadline import end_of
 from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
@@ -121,6 +123,7 @@ class CQ(Droppable):
         if channel is not None and not isinstance(channel, NotifiedChannel):
             raise TypeError(f"channel is a {type(channel).__name__}; allowed: CompChannel or None")
         check_entries(cqe)
+        cqe = index(cqe)
         self.context = context
         self.channel = channel
         self._overcommit = overcommit
@@ -190,8 +193,12 @@ class CQ(Droppable):
         del self._bound[number]
 
     def _require_open(self) -> None:
-        """Raises `ValueError` if the CQ is closed: its number may be that of another one."""
+        """Raises `ValueError` if the CQ is closed: its number may be that of another one.
+
+        `DeviceClosed` if the context is closed, too.
+        """
         if self._closed:
+            self.context._require_open()
             raise ValueError(f"CQ {self.number} is closed; allowed: an open CQ")
 
     def _take_entries(self, ask: bool = False) -> None:
@@ -261,16 +268,21 @@ class CQ(Droppable):
     def poll(self, num_entries: int = 16) -> list[WC]:
         """Up to `num_entries` completions that are there; an empty list if there is none.
 
-        Raises `DeviceError`, and takes none, if the device completed what was not posted.
+        Raises `DeviceError`, and takes none, if the device completed what was not posted;
+        `ValueError` if the CQ is closed and nothing is left in it.
         """
-        if num_entries < 1:
-            raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
+        try:
+            if num_entries < 1:
+                raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
+        except TypeError:  # costs nothing where there is none
+            raise TypeError(f"num_entries is {num_entries!r}; allowed: an integer") from None
         with self.context.lock:
             if len(self._ready) < num_entries:
                 self._take_entries()
             if self._faults:
                 raise self._faults.popleft()
             if not self._ready:
+                self._require_open()
                 self.context.process_events()
             return [self._ready.popleft() for _ in range(min(num_entries, len(self._ready)))]
 
@@ -280,7 +292,7 @@ class CQ(Droppable):
         Raises `WaitTimeout` if they did not within `timeout` seconds, `ValueError` if the CQ is
         closed and has fewer; what came stays in the CQ.
         """
-        end = time.monotonic() + timeout
+        end = end_of(timeout)
         found: list[WC] = []
         ask = False
         try:
@@ -350,9 +362,10 @@ class CQ(Droppable):
         """Acknowledges notifications that `CompChannel.get_cq_event` has returned.
 
         Nothing waits for that here: a CQ can be closed without. Raises `ValueError` for more than
-        there are.
+        there are, or if the CQ is closed.
         """
         with self.context.lock:
+            self._require_open()
             if not 0 <= num_events <= self._unacknowledged:
                 raise ValueError(
                     f"num_events is {num_events}; allowed: 0 to {self._unacknowledged}, those of "
@@ -363,10 +376,12 @@ class CQ(Droppable):
     def wait_event(self, timeout: float = 10.0) -> None:
         """Waits for the completion that `req_notify` asked for; `poll` takes it.
 
-        Raises `ValueError` if none was asked for since the last one came, or the CQ has a channel,
-        which is told in place of this; `WaitTimeout` if none comes within `timeout` seconds; what
-        was asked for holds on then.
+        Raises `ValueError` if the CQ is closed, if none was asked for since the last one came, or
+        the CQ has a channel, which is told in place of this; `WaitTimeout` if none comes within
+        `timeout` seconds; what was asked for holds on then.
         """
+        self.context.lock.check()
+        self._require_open()
         if self.channel is not None:
             raise ValueError(
                 f"CQ {self.number} has a channel; allowed: CompChannel.get_cq_event, or a CQ "
@@ -374,7 +389,7 @@ class CQ(Droppable):
             )
         if self._notify is _Notify.NONE:
             raise ValueError(f"CQ {self.number} has nothing asked for; allowed: after req_notify")
-        end = time.monotonic() + timeout
+        end = end_of(timeout)
         ask = False
         while True:
             # What came before is looked at after this, what comes later interrupts.

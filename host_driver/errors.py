@@ -77,6 +77,12 @@ def require_type(name: str, value: object, allowed: type) -> None:
         raise TypeError(f"{name} is a {type(value).__name__}; allowed: {allowed.__name__}")
 
 
+def require_integer(name: str, value: object) -> None:
+    """Raises `TypeError` unless `value` is an integer, of numpy or of any other type."""
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is {value!r}; allowed: an integer")
+
+
 def describe(
     cause: Cause, terminate: Terminate | None = None, stream_end: StreamEnd | None = None
 ) -> str:

@@ -79,7 +79,8 @@ class InlineBuffer:
         if self._region is None or not message:
             return replace(request, sg=())
         offset = number % self._slots * self._octets
-        self._region.write(message, offset=offset)
+        with self._region._part(len(message), offset) as part:
+            part[:] = message
         return replace(
             request, sg=(SGE(self._region.addr + offset, len(message), self._region.lkey),)
         )

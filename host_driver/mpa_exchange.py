@@ -117,7 +117,7 @@ class FrameReader:
         if self._octets:
             return MalformedFrame(text)
         if self._enhanced:
-            text += "; a peer without RFC 6581 takes a Request of revision 1 alone"
+            text += "; perhaps because a peer without RFC 6581 takes a Request of revision 1 alone"
         return StartupError(text)
 
 

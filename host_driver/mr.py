@@ -2,6 +2,7 @@
 
 import mmap
 from contextlib import ExitStack
+from numbers import Integral
 from typing import Any, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary, ref
 
@@ -50,13 +51,24 @@ def rights_of(access: AccessFlags) -> Rights:
     return rights
 
 
+_BUFFER = "a writable, C-contiguous buffer of at least one byte"
+
+
 def _memory(buffer: Any) -> Any:
-    """The buffer, or new memory of so many octets."""
-    if not isinstance(buffer, int):
+    """The buffer, or new memory of so many octets, a number of any type, but no bool."""
+    if isinstance(buffer, bool) or not isinstance(buffer, Integral):
         return buffer
     if buffer < 1:
         raise ValueError(f"a region of {buffer} bytes; allowed: 1 or more")
-    return mmap.mmap(-1, buffer)
+    return mmap.mmap(-1, int(buffer))
+
+
+def _view(buffer: Any) -> memoryview:
+    """A view of the buffer. Raises `TypeError` for what is none."""
+    try:
+        return memoryview(buffer)
+    except TypeError:
+        raise TypeError(f"buffer is {buffer!r}; allowed: {_BUFFER}, or a number of bytes") from None
 
 
 class _Completions(Protocol):
@@ -91,7 +103,7 @@ class MR(Droppable):
     pd: the Protection Domain.
     buffer: any writable, contiguous buffer of at least one byte (bytearray, numpy array, mmap).
         It cannot be resized while it is registered. Or a number of bytes: the region has memory of
-        its own then, zero, at the beginning of a page.
+        its own then, zero, at the beginning of a page, which a child that is forked later shares.
     access: what else than local reading is allowed.
     qp: only this QP, one of the PD, may use the region, which is closed with it. The peer of this
         QP, and no other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
@@ -140,14 +152,13 @@ class MR(Droppable):
         if qp is not None and not isinstance(qp, RegionQP):
             raise TypeError(f"qp is a {type(qp).__name__}; allowed: QP")
         buffer = _memory(buffer)
-        view = memoryview(buffer)
+        view = _view(buffer)
         if "O" in view.format:
             raise TypeError("cannot register Python objects; allowed: a buffer of plain bytes")
         if view.readonly or not view.c_contiguous or view.nbytes == 0:
             raise TypeError(
                 f"cannot register {type(buffer).__name__}: read-only {view.readonly}, C-contiguous "
-                f"{view.c_contiguous}, {view.nbytes} bytes; allowed: a writable, C-contiguous "
-                "buffer of at least one byte"
+                f"{view.c_contiguous}, {view.nbytes} bytes; allowed: {_BUFFER}"
             )
         self.length = view.nbytes
         view.release()
@@ -230,19 +241,31 @@ class MR(Droppable):
             f"{self.length} bytes at 0x{self.addr:x}, {rights}{state}>"
         )
 
+    def _require_open(self) -> None:
+        """Raises `ValueError` if the region is closed: its STag may be that of another one."""
+        if self._closed:
+            raise ValueError(
+                f"{type(self).__name__} of STag 0x{self.stag:08x} is closed; allowed: an open one"
+            )
+
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
         """A copy of `length` bytes from `offset` on; all that follow if it is not given.
 
-        Raises `ValueError` if they are not all in the region.
+        Raises `ValueError` if they are not all in the region, or it is closed. A child that was
+        forked may read, too.
         """
+        self._require_open()
         with self._part(self.length - offset if length is None else length, offset) as part:
             return bytes(part)
 
     def write(self, data: Any, length: int | None = None, offset: int = 0) -> None:
         """Copies the first `length` bytes of `data`, all if it is not given, to `offset`.
 
-        Raises `ValueError` if they are not all in the region, or `data` has fewer.
+        Raises `ValueError` if they are not all in the region, it is closed, or `data` has fewer;
+        and `DeviceClosed` in a child that was forked, which may share the memory.
         """
+        self._context.lock.check()
+        self._require_open()
         with memoryview(data).cast("B") as source:
             length = source.nbytes if length is None else length
             if length > source.nbytes:
@@ -321,7 +344,7 @@ class FastMR(MR):
         stag: int | None = None,
     ):
         buffer = _memory(buffer)
-        with memoryview(buffer) as view:
+        with _view(buffer) as view:
             if view.nbytes >= 1 << 32:
                 raise ValueError(
                     f"a FastMR of {view.nbytes} bytes; allowed: 1 to 2^32 - 1 (send entry)"
@@ -331,8 +354,7 @@ class FastMR(MR):
 
     def _check_stag(self, stag: int) -> None:
         """Raises `ValueError` if the region is closed, or cannot be registered under the STag."""
-        if self._closed:
-            raise ValueError(f"FastMR of STag 0x{self.stag:08x} is closed; allowed: an open one")
+        self._require_open()
         if stag >> KEY_BITS != self.stag >> KEY_BITS:
             raise ValueError(
                 f"REG_MR as STag 0x{stag:08x}; allowed: 0x{self.stag >> KEY_BITS:06x}00 to "

@@ -38,7 +38,7 @@ from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
 from stagecoach.host_driver.work_queue import WorkQueue
-from stagecoach.host_driver.wr import WC, RecvWR, SendWR
+from stagecoach.host_driver.wr import WC, RecvWR, SendWR, require_requests
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags
 
@@ -193,7 +193,8 @@ class QP(Droppable):
             self.context.write(registers.QP_SRQ, shared=1, ring=self.srq.number)
 
     def __repr__(self) -> str:
-        about = f"{self.known_state.name}, PD {self.pd.number}"
+        state = "closed" if self._closed else self.known_state.name
+        about = f"{state}, PD {self.pd.number}"
         about += f", CQs {self.scq.number} and {self.rcq.number}"
         if self.srq is not None:
             about += f", SRQ {self.srq.number}"
@@ -251,6 +252,8 @@ class QP(Droppable):
     def _require(self, *allowed: QPState) -> None:
         """Raises `QPStateError` unless the QP is in one of the states."""
         if self.known_state not in allowed:
+            if self._closed:
+                raise QPStateError(f"QP {self.qp_num} is closed; allowed: an open QP")
             names = " or ".join(state.name for state in allowed)
             raise QPStateError(
                 f"QP {self.qp_num} is in state {self.known_state.name}; allowed: {names}"
@@ -302,8 +305,8 @@ class QP(Droppable):
         self._post_send(requests)
 
     def _post_send(self, requests: Sequence[SendWR], hidden: bool = False) -> None:
+        require_requests(requests, SendWR)
         for request in requests:
-            require_type("request", request, SendWR)
             require_type("SendWR.send_flags", request.send_flags, int)
         if self._init_attr.sq_sig_all:
             requests = [
@@ -359,8 +362,7 @@ class QP(Droppable):
         self._post_recv(requests)
 
     def _post_recv(self, requests: Sequence[RecvWR], hidden: bool = False) -> None:
-        for request in requests:
-            require_type("request", request, RecvWR)
+        require_requests(requests, RecvWR)
         with self.context.lock:
             self._require_open()
             queue = self._queues.receive

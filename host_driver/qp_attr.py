@@ -5,6 +5,7 @@ from dataclasses import field as dataclass_field
 
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.errors import require_integer, require_type
 from stagecoach.host_driver.ring import check_entries
 from stagecoach.host_driver.srq import SRQ
 from stagecoach.hw.interface.causes import Cause
@@ -32,7 +33,7 @@ class QPCap:
     max_inline_data: bytes of a request with `SendFlags.INLINE`, 0 to 4096. The QP has a region of
         `max_send_wr` times as many, which counts against the quotas.
 
-    Raises `ValueError` for what is not allowed.
+    Raises `TypeError` or `ValueError` for what is not allowed.
 
     >>> QPCap(max_send_wr=16, max_inline_data=64).max_recv_wr
     64
@@ -57,6 +58,7 @@ class QPCap:
             ("max_inline_data", 0, MAXIMUM_INLINE_DATA),
         ):
             value = getattr(self, name)
+            require_integer(f"QPCap.{name}", value)
             if not least <= value <= most:
                 raise ValueError(f"QPCap.{name} is {value}; allowed: {least} to {most}")
 
@@ -81,6 +83,9 @@ class QPInitAttr:
     rfc7306: bool = False
     sq_sig_all: bool = False
     srq: SRQ | None = None
+
+    def __post_init__(self) -> None:
+        require_type("cap", self.cap, QPCap)
 
 
 @dataclass(frozen=True)

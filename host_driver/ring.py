@@ -1,7 +1,9 @@
 """A ring of fixed-size entries in host memory that the device reads or writes."""
 
 import mmap
+from operator import index
 
+from stagecoach.host_driver.errors import require_integer
 from stagecoach.host_driver.transport.base import Transport
 
 MAXIMUM_LOG2 = 15
@@ -12,7 +14,8 @@ LOOKS = 64
 
 
 def check_entries(entries: int, units: int = 1) -> None:
-    """Raises `ValueError` if no ring has so many entries of `units` units."""
+    """Raises `TypeError` or `ValueError` if no ring has so many entries of `units` units."""
+    require_integer("the number of entries of a queue", entries)
     most = (1 << MAXIMUM_LOG2) // units
     if not 1 <= entries <= most:
         raise ValueError(f"a queue of {entries} entries; allowed: 1 to {most}")
@@ -20,7 +23,7 @@ def check_entries(entries: int, units: int = 1) -> None:
 
 def ring_entries(entries: int) -> int:
     """Entries of the ring for `entries`: a power of two, at least 2."""
-    return 1 << max((entries - 1).bit_length(), 1)
+    return 1 << max((index(entries) - 1).bit_length(), 1)
 
 
 class Ring:

@@ -12,12 +12,12 @@ from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.device import CommandOpcode, Device
 from stagecoach.host_driver.dropped import Droppable
 from stagecoach.host_driver.enums import EventType, WCOpcode
-from stagecoach.host_driver.errors import ResourceError, require_type
+from stagecoach.host_driver.errors import ResourceError, require_integer, require_type
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.ring import Ring, check_entries
 from stagecoach.host_driver.work_queue import Posted, check_elements, write_receive_entry
-from stagecoach.host_driver.wr import RecvWR
+from stagecoach.host_driver.wr import RecvWR, require_requests
 from stagecoach.hw.interface.queue_entries import (
     RECEIVE_ENTRY_OCTETS,
     SCATTER_GATHER_ELEMENTS,
@@ -32,7 +32,7 @@ class SRQInitAttr:
     ----------
     max_wr: work requests that may be outstanding, 1 to 32768. max_sge: elements of one, 1 to 4.
 
-    Raises `ValueError` for what is not allowed.
+    Raises `TypeError` or `ValueError` for what is not allowed.
     """
 
     max_wr: int = 64
@@ -40,6 +40,7 @@ class SRQInitAttr:
 
     def __post_init__(self) -> None:
         check_entries(self.max_wr)
+        require_integer("SRQInitAttr.max_sge", self.max_sge)
         if not 1 <= self.max_sge <= SCATTER_GATHER_ELEMENTS:
             raise ValueError(
                 f"SRQInitAttr.max_sge is {self.max_sge}; allowed: 1 to {SCATTER_GATHER_ELEMENTS}"
@@ -149,8 +150,7 @@ class SRQ(Droppable):
         Raises `ResourceError` if the queue has no room, `ValueError` for too many elements or if
         the SRQ is closed; nothing is posted then.
         """
-        for request in requests:
-            require_type("request", request, RecvWR)
+        require_requests(requests, RecvWR)
         with self.context.lock:
             self._require_open()
             self._take_entries()

@@ -143,6 +143,16 @@ class RecvWR:
         _check_elements("RecvWR.sg", self.sg)
 
 
+def require_requests(requests: Sequence[object], allowed: type[SendWR | RecvWR]) -> None:
+    """Raises `TypeError` unless all are requests of that kind."""
+    for request in requests:
+        if not isinstance(request, allowed):
+            text = f"request is a {type(request).__name__}; allowed: {allowed.__name__}"
+            if isinstance(request, Sequence):
+                text += ", those of a sequence with * before it"
+            raise TypeError(text)
+
+
 @dataclass(frozen=True)
 class WC:
     """A work completion.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Self
 
+from stagecoach.host_driver.errors import require_integer
 from stagecoach.host_driver.network.address_claim import RFC_5227, ClaimState, ProbeTimes
 from stagecoach.host_driver.network.errors import (
     DuplicateAddress,
@@ -370,6 +371,7 @@ class Network:
 
 
 def _check_port(port: int, least: int) -> None:
+    require_integer("port", port)
     if not least <= port <= _MAXIMUM_PORT:
         raise ValueError(f"port {port}; allowed: {least} to {_MAXIMUM_PORT}")
 

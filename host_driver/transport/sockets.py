@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stagecoach.host_driver.errors import require_integer
 from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 
 STREAM_SOCKET_MSS = 65535
@@ -237,6 +238,7 @@ class SocketListener:
 
 def _check_port(port: int) -> None:
     # The system takes a number that is too large modulo 2^16.
+    require_integer("port", port)
     if not 0 <= port <= MAXIMUM_PORT:
         raise ValueError(f"port {port}; allowed: 0 to {MAXIMUM_PORT}")
 

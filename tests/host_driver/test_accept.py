@@ -269,7 +269,7 @@ def test_a_qp_that_is_not_free_does_not_use_up_the_request(passive):
     closed = passive.another_qp()
     closed.close()
     with asked(passive) as (_, request):
-        with pytest.raises(QPStateError, match="in state RESET; allowed: INIT"):
+        with pytest.raises(QPStateError, match="QP 1 is closed; allowed: an open QP"):
             request.accept(closed)
         with pytest.raises(TypeError, match="qp is a Side; allowed: QP"):
             request.accept(passive)

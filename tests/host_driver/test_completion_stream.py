@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
@@ -198,6 +199,21 @@ def test_a_channel_is_told_as_well(context, device, verbs):
     assert run(work) == 2
 
 
+def test_a_stream_can_be_closed(cq, verbs):
+    for index in range(2):
+        verbs.device.complete(0, 0, index, RECEIVE)
+
+    async def work():
+        async with aclosing(cq.stream()) as stream:
+            first = await anext(stream)
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        return first, cq.poll()
+
+    first, rest = run(work)
+    assert [each.wr_id for each in (first, *rest)] == [0, 1]
+
+
 def test_a_cq_that_is_closed_ends_a_wait(context):
     cq = CQ(context, 8)
 
@@ -218,7 +234,7 @@ def test_a_context_that_is_closed_ends_a_wait():
         task = await waiting(anext(cq.stream()))
         context.close()
         assert not watchers()
-        with pytest.raises(DeviceClosed, match="the context is closed"):
+        with pytest.raises(DeviceClosed, match=r"the context of \w+ is closed"):
             await task
 
     run(work)

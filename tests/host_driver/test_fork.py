@@ -68,6 +68,7 @@ def rig():
         context.add_event_handler(lambda event: None)
         pd, channel = PD(context), CompChannel(context)
         cq = CQ(context, 8, overcommit=True, channel=channel)
+        other_cq = CQ(context, 8)
         mr, qps = MR(pd, 64), [QP(pd, QPInitAttr(cq, cq)) for _ in range(3)]
         for qp in qps[::2]:
             qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
@@ -100,10 +101,13 @@ def rig():
             "wait": cq.wait,
             "req_notify": cq.req_notify,
             "stream": lambda: asyncio.run(_step(cq.stream())),
+            "wait_event": cq.wait_event,
+            "wait_event without a channel": other_cq.wait_event,
             "CQ.close": cq.close,
             "get_cq_event": channel.get_cq_event,
             "CompChannel.fileno": channel.fileno,
             "CompChannel.close": channel.close,
+            "MR.write": lambda: mr.write(b"of the child"),
             "MR.close": mr.close,
             "MR": lambda: MR(pd, 1),
             "PD": lambda: PD(context),
@@ -128,6 +132,7 @@ def rig():
             "process_events": context.process_events,
             "fileno": context.fileno,
             "add_event_handler": lambda: context.add_event_handler(print),
+            "query_device": context.query_device,
             "cycles": lambda: context.cycles,
             "fpdus_sent": lambda: context.fpdus_sent,
             "reset": context.reset,
@@ -144,7 +149,7 @@ def rig():
 
 
 def test_every_call_of_a_child_says_whose_device_it_is(rig):
-    context, _, calls = rig
+    context, mr, calls = rig
     found = in_child(calls)
     assert list(found) == list(calls), f"it hangs after {list(found)[-1:]}"
     device = context.transport
@@ -154,6 +159,7 @@ def test_every_call_of_a_child_says_whose_device_it_is(rig):
         ), name
         assert text.endswith("allowed: calls in the process that opened it"), name
     assert not device.closed and device.attached
+    assert mr.read() == bytes(64)
 
 
 def test_a_child_may_read_memory_and_reprs(rig):

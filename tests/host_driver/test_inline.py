@@ -180,7 +180,7 @@ def test_a_qp_is_queried(verbs):
     attr, _ = qp.query()
     assert (attr.qp_state, attr.cause) == (QPState.ERR, Cause.CRC_ERROR)
     qp.close()
-    with pytest.raises(QPStateError, match="is in state RESET"):
+    with pytest.raises(QPStateError, match="QP 1 is closed; allowed: an open QP"):
         qp.query()
 
 

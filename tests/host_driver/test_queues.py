@@ -823,8 +823,11 @@ def test_wrong_types_are_named_and_nothing_is_posted(verbs):
     good = SendWR(1)
     with pytest.raises(TypeError, match=r"SGE.addr is 1.5; allowed: an integer"):
         verbs.qp.post_send(good, SendWR(12, sg=[SGE(1.5, 1, 1)]))
-    with pytest.raises(TypeError, match="request is a list; allowed: SendWR"):
+    hint = r", those of a sequence with \* before it"
+    with pytest.raises(TypeError, match=f"request is a list; allowed: SendWR{hint}"):
         verbs.qp.post_send(good, [SendWR()])
+    with pytest.raises(TypeError, match=f"request is a list; allowed: RecvWR{hint}"):
+        verbs.qp.post_recv([RecvWR()])
     with pytest.raises(TypeError, match="request is a RecvWR; allowed: SendWR"):
         verbs.qp.post_send(good, RecvWR())
     with pytest.raises(TypeError, match="request is a SendWR; allowed: RecvWR"):

@@ -19,6 +19,7 @@ def test_objects_of_a_device_tell_their_numbers(verbs):
     assert repr(verbs.context) == "<Context of FakeDevice: 1 QPs, 1 CQs, 0 regions>"
     assert repr(verbs.pd) == "<PD 0>" and repr(verbs.cq) == "<CQ 0: 8 completions>"
     assert repr(qp) == "<QP 0: INIT, PD 0, CQs 0 and 0>"
+    assert repr(verbs.context.qps) == f"{{0: {qp!r}}}"
     qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
     verbs.device.event(0, Cause.LLP_CLOSED)
     assert repr(qp).startswith("<QP 0: RTS"), "it has looked for events"
@@ -30,7 +31,7 @@ def test_objects_of_a_device_tell_their_numbers(verbs):
     assert repr(channel) == "<CompChannel of CQs: 1>"
     for each in (qp, channel, cq, verbs.cq, verbs.pd, verbs.context):
         each.close()
-    assert repr(qp) == "<QP 0: RESET, PD 0, CQs 0 and 0, LLP_CLOSED>"
+    assert repr(qp) == "<QP 0: closed, PD 0, CQs 0 and 0, LLP_CLOSED>"
     assert repr(verbs.context) == "<Context of FakeDevice: closed>"
     closed = (repr(channel), repr(verbs.cq), repr(verbs.pd))
     assert closed == (

@@ -16,6 +16,7 @@ from stagecoach.host_driver import (
     Context,
     DeviceClosed,
     DeviceError,
+    FastMR,
     QPCap,
     QPInitAttr,
     QPStateError,
@@ -29,7 +30,7 @@ from stagecoach.host_driver import (
 from stagecoach.host_driver.answers import KNOWN
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.transport.base import TransportError
-from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2
+from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2, NoStream
 
 SLOTS = 1 << STAGS_LOG2
 
@@ -326,22 +327,77 @@ def test_a_closed_cq_takes_nothing_more(verbs):
         with pytest.raises(ValueError, match=message):
             QP(verbs.pd, queues)
     doorbells = len(verbs.device.doorbells)
-    assert closed.poll() == []
-    with pytest.raises(ValueError, match=message):
-        closed.wait()
+    for call in (closed.poll, closed.wait, closed.wait_event, lambda: closed.ack_events(0)):
+        with pytest.raises(ValueError, match=message):
+            call()
     assert len(verbs.device.doorbells) == doorbells
+
+
+def test_what_was_in_a_cq_is_polled_after_it_is_closed(connected):
+    cq = CQ(connected.context, 8)
+    qp = QP(connected.pd, QPInitAttr(cq, cq))
+    qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
+    qp.post_recv(RecvWR(1), RecvWR(2))
+    qp.close()
+    cq.close()
+    assert [completion.wr_id for completion in cq.poll()] == [1, 2]
+    with pytest.raises(ValueError, match="CQ 1 is closed; allowed: an open CQ"):
+        cq.poll()
+
+
+@pytest.mark.parametrize("kind", [MR, FastMR])
+def test_a_closed_region_is_neither_read_nor_written(verbs, kind):
+    region = kind(verbs.pd, 8)
+    region.close()
+    message = f"{kind.__name__} of STag 0x{region.stag:08x} is closed; allowed: an open one"
+    for call in (region.read, lambda: region.write(b"x")):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_calls_after_the_context_is_closed_say_so(verbs):
+    verbs.context.close()
+    cq, context = verbs.cq, verbs.context
+    of_the_context = (context.query_device, context.clear_interrupts)
+    for call in (cq.poll, cq.wait, cq.wait_event, cq.req_notify, *of_the_context):
+        with pytest.raises(DeviceClosed, match="the context of FakeDevice is closed; allowed: an"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["wait", "wait_event", "get_async_event"])
+def test_a_wait_that_ends_with_the_context_says_so(verbs, monkeypatch, name):
+    """Another thread closes it meanwhile."""
+
+    def closed(_: float) -> bool:
+        verbs.context.close()
+        raise DeviceClosed("the transport is closed")
+
+    monkeypatch.setattr(verbs.device, "wait_interrupt", closed)
+    verbs.cq.req_notify()
+    call = getattr(verbs.context if name == "get_async_event" else verbs.cq, name)
+    with pytest.raises(DeviceClosed, match="the context of FakeDevice is closed; allowed: an open"):
+        call(timeout=5)
+
+
+def test_a_wait_that_ends_with_the_device_says_why(verbs, monkeypatch):
+    def ended(_: float) -> bool:
+        raise DeviceClosed("the device was unplugged")
+
+    monkeypatch.setattr(verbs.device, "wait_interrupt", ended)
+    with pytest.raises(DeviceClosed, match="the device was unplugged"):
+        verbs.cq.wait(timeout=5)
 
 
 def test_a_closed_qp_takes_nothing_more(verbs):
     verbs.qp.close()
-    message = "QP 0 is in state RESET; allowed: INIT or RTS or ERR"
+    message = "QP 0 is closed; allowed: an open QP"
     with pytest.raises(QPStateError, match=message):
         MR(verbs.pd, bytearray(8), qp=verbs.qp)
     with pytest.raises(QPStateError, match=message):
         verbs.qp.post_recv(RecvWR())
     with pytest.raises(QPStateError, match=message):
         verbs.qp.query_state()
-    with pytest.raises(QPStateError, match="QP 0 is in state RESET; allowed: RTS or ERR"):
+    with pytest.raises(QPStateError, match=message):
         verbs.qp.post_send(SendWR())
     assert not verbs.device.stags
 
@@ -461,7 +517,7 @@ def test_a_closed_context_refuses_all_that_is_new(device):
     context = Context(device)
     context.close()
     for make in (PD, CQ, listen, Context.__enter__):
-        with pytest.raises(DeviceClosed, match="the context is closed"):
+        with pytest.raises(DeviceClosed, match=r"the context of \w+ is closed"):
             make(context)
     assert issubclass(DeviceClosed, StagecoachError)
 

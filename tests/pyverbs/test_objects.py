@@ -61,6 +61,14 @@ def test_errors_of_the_driver_become_those_of_pyverbs(error, code):
     assert caught.value.__cause__ is error
 
 
+def test_a_connection_that_is_refused_has_the_number_of_that():
+    error = driver.StartupError("x")
+    error.__cause__ = driver.TransportError("y")
+    error.__cause__.__cause__ = ConnectionRefusedError(111, "z")
+    with refused(errno.ECONNREFUSED, "call: x"), translated("call"):
+        raise error
+
+
 def test_a_wrong_type_stays_a_type_error(context):
     with pytest.raises(TypeError):
         MR(PD(context), "many")  # type: ignore[arg-type]
@@ -106,6 +114,9 @@ def test_a_device_tells_its_sizes(context):
     assert (attr.max_sge, attr.max_sge_rd, attr.atomic_caps) == (4, 1, e.IBV_ATOMIC_HCA)
     assert (attr.max_srq, attr.max_srq_sge, attr.max_ah, attr.phys_port_cnt) == (4, 4, 0, 1)
     assert context.num_comp_vectors == 1
+    context.verbs.close()
+    with refused(errno.ENODEV, "query_device: the context of FakeDevice is closed"):
+        context.query_device()
 
 
 def test_sizes_are_those_that_the_driver_allows(context):

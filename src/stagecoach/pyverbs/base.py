@@ -48,7 +48,6 @@ class PyverbsCM(PyverbsObject):
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (ConnectionRejected, errno.ECONNREFUSED),
-    (ConnectionRefusedError, errno.ECONNREFUSED),
     (TimeoutError, errno.ETIMEDOUT),
     (DeviceClosed, errno.ENODEV),
     (ResourceError, errno.ENOMEM),
@@ -69,8 +68,17 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except (StagecoachError, ValueError) as error:
-        code = next(code for kind, code in _CODES if isinstance(error, kind))
-        raise PyverbsRDMAError(f"{what}: {error}", code) from error
+        raise PyverbsRDMAError(f"{what}: {error}", _code_of(error)) from error
+
+
+def _code_of(error: Exception) -> int:
+    """The errno of an exception. A TCP connection that was refused may be the cause of it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return errno.ECONNREFUSED
+        cause = cause.__cause__
+    return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
 def unsupported(what: str, why: str) -> PyverbsRDMAError:

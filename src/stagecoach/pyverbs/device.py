@@ -177,7 +177,8 @@ class Context(PyverbsCM):
 
     def query_device(self) -> DeviceAttr:
         """Sizes of the device."""
-        attr = self.verbs.query_device()
+        with translated("query_device"):
+            attr = self.verbs.query_device()
         reads = attr.max_qp_rd_atom
         return DeviceAttr(
             fw_version=".".join(map(str, attr.version)),

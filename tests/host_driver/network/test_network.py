@@ -201,6 +201,8 @@ def test_a_listener_checks_its_arguments(network):
         network.listen("127.0.0.1", 1)
     with pytest.raises(ValueError, match="port 65536; allowed: 0 to 65535"):
         network.listen("", 65536)
+    with pytest.raises(TypeError, match="port is '80'; allowed: an integer"):
+        network.listen("", "80")
     with pytest.raises(ValueError, match="backlog is 0; allowed: 1 or more"):
         network.listen("", 1, 0)
     with network.listen("0.0.0.0", 7), pytest.raises(PortInUse):

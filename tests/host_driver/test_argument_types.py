@@ -1,0 +1,79 @@
+"""What has the wrong type is named, with what is allowed; integers of numpy are integers."""
+
+import re
+
+import numpy as np
+import pytest
+
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    QP,
+    SRQ,
+    FastMR,
+    QPCap,
+    QPInitAttr,
+    RecvWR,
+    SRQInitAttr,
+    connect,
+)
+
+QUEUE = "the number of entries of a queue is"
+BUFFER = "a writable, C-contiguous buffer of at least one byte, or a number of bytes"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda verbs: CQ(verbs.context, 1.5), f"{QUEUE} 1.5; allowed: an integer"),
+        (lambda verbs: SRQInitAttr(max_wr=1.5), f"{QUEUE} 1.5; allowed: an integer"),
+        (
+            lambda verbs: SRQInitAttr(max_sge=1.5),
+            "SRQInitAttr.max_sge is 1.5; allowed: an integer",
+        ),
+        (lambda verbs: QPCap(max_send_wr="a"), f"{QUEUE} 'a'; allowed: an integer"),
+        (lambda verbs: QPCap(max_recv_wr=None), f"{QUEUE} None; allowed: an integer"),
+        (
+            lambda verbs: QPCap(max_inline_data=1.5),
+            "QPCap.max_inline_data is 1.5; allowed: an integer",
+        ),
+        (lambda verbs: QPInitAttr(verbs.cq, verbs.cq, 5), "cap is a int; allowed: QPCap"),
+        (lambda verbs: QPInitAttr(verbs.cq, verbs.cq, {}), "cap is a dict; allowed: QPCap"),
+        (
+            lambda verbs: connect(verbs.qp, "127.0.0.1", "80"),
+            "port is '80'; allowed: an integer",
+        ),
+        (lambda verbs: MR(verbs.pd, 8.0), f"buffer is 8.0; allowed: {BUFFER}"),
+        (lambda verbs: MR(verbs.pd, "abc"), f"buffer is 'abc'; allowed: {BUFFER}"),
+        (lambda verbs: MR(verbs.pd, True), f"buffer is True; allowed: {BUFFER}"),
+        (lambda verbs: FastMR(verbs.pd, None), f"buffer is None; allowed: {BUFFER}"),
+        (lambda verbs: verbs.cq.poll(None), "num_entries is None; allowed: an integer"),
+        (
+            lambda verbs: verbs.cq.wait(1, None),
+            "timeout is None; allowed: a number of seconds",
+        ),
+        (
+            lambda verbs: verbs.context.get_async_event(None),
+            "timeout is None; allowed: a number of seconds",
+        ),
+        (
+            lambda verbs: verbs.srq.post_recv([RecvWR()]),
+            "request is a list; allowed: RecvWR, those of a sequence with * before it",
+        ),
+    ],
+)
+def test_a_wrong_type_is_named(verbs, call, text):
+    verbs.srq = SRQ(verbs.pd, SRQInitAttr(4))
+    before = repr(verbs.context)
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        call(verbs)
+    assert repr(verbs.context) == before, "nothing of it stays"
+
+
+def test_integers_of_numpy_are_integers(verbs):
+    cq = CQ(verbs.context, np.int16(32767), overcommit=True)
+    assert cq.cqe == 32767
+    cap = QPCap(max_send_wr=np.int64(3), max_recv_wr=np.int64(3), max_inline_data=np.int64(8))
+    qp = QP(verbs.pd, QPInitAttr(cq, cq, cap))
+    assert qp.post_recv(RecvWR()) is None
+    assert MR(verbs.pd, np.int64(8)).read() == bytes(8)
