@@ -119,26 +119,22 @@ def seconds(name: str) -> Callable[[str], float]:
     return parse
 
 
-_CONNECTING_ONLY = ("revision", "peer_to_peer")
+_STARTUP = ("crc", "markers", "revision", "peer_to_peer")
 
 
-def add_startup(
-    parser: argparse.ArgumentParser, *, connects: bool = True, timeout: float = DEFAULT_TIMEOUT
-) -> None:
-    """Adds the options of MPA startup, which are the same at every command that connects.
+def add_startup(parser: argparse.ArgumentParser, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+    """Adds the options of MPA startup, the same at every command that connects or listens.
 
-    `connects`: whether this end may be the one that connects; else those of its end alone are not
-    in the help, for `refuse_connecting`. `timeout`: of this command if it is not told of another.
-    An option that was not given is `None`; `startup_options` is what they say.
+    `timeout`: of this command if it is not told of another. An option that was not given is `None`;
+    `startup_options` is what they say.
     """
-    group = add_mpa(parser, connects=connects)
+    group = add_mpa(parser)
     group.add_argument(
         "--peer-to-peer",
         action="store_true",
         default=None,
-        help="begin with an RTR frame, after which either end may send first"
-        if connects
-        else argparse.SUPPRESS,
+        help="begin with an RTR frame, after which either end may send first; a server takes only "
+        "clients that do",
     )
     group.add_argument(
         "--timeout",
@@ -149,7 +145,7 @@ def add_startup(
     parser.set_defaults(startup_timeout=timeout)
 
 
-def add_mpa(parser: argparse.ArgumentParser, *, connects: bool = True) -> Any:
+def add_mpa(parser: argparse.ArgumentParser) -> Any:
     """Adds those of `add_startup` that say nothing of time and of who sends first.
 
     Returns the group of options.
@@ -169,9 +165,8 @@ def add_mpa(parser: argparse.ArgumentParser, *, connects: bool = True) -> Any:
         "--revision",
         type=number("revision", PLAIN_REVISION, ENHANCED_REVISION),
         metavar="REVISION",
-        help=f"of MPA: {PLAIN_REVISION} is RFC 5044 without RFC 6581 ({ENHANCED_REVISION})"
-        if connects
-        else argparse.SUPPRESS,
+        help=f"of MPA: {PLAIN_REVISION} is RFC 5044 without RFC 6581 ({ENHANCED_REVISION}); a "
+        "server takes no newer one",
     )
     return group
 
@@ -185,24 +180,9 @@ def check_startup(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         )
 
 
-def refuse_connecting(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, how: str = "with -s"
-) -> None:
-    """Ends with a message if an end that listens has options of the one that connects.
-
-    how: the user said that it listens.
-    """
-    for name in _CONNECTING_ONLY:
-        if getattr(options, name) is not None:
-            parser.error(f"--{name.replace('_', '-')} {how}; allowed: at the client")
-
-
 def startup_options(options: argparse.Namespace) -> StartupOptions:
     """What the options of `add_startup` say."""
     given = vars(options)
-    told = {"crc": given["crc"], "markers": given["markers"]}
-    told |= {name: given[name] for name in _CONNECTING_ONLY}
+    told = {name: given[name] for name in _STARTUP if given[name] is not None}
     timeout = given["startup_timeout"] if given["timeout"] is None else given["timeout"]
-    return StartupOptions(
-        timeout=timeout, **{name: value for name, value in told.items() if value is not None}
-    )
+    return StartupOptions(timeout=timeout, **told)

@@ -31,9 +31,10 @@ from stagecoach.host_driver.mpa_negotiation import (
     check_request,
     limit_reads,
     rejecting_reply,
+    require_revision,
     told_reads,
 )
-from stagecoach.host_driver.mpa_startup import RTR, StartupFrame
+from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION, RTR, StartupFrame
 from stagecoach.host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms, octets_of
 from stagecoach.host_driver.qp import QP
 from stagecoach.host_driver.transport.base import ByteStream, TransportError, TransportTimeout
@@ -49,6 +50,8 @@ class AcceptOptions(TypedDict, total=False):
     crc: bool
     markers: bool
     rtr: RTR
+    revision: int
+    peer_to_peer: bool
     emss: int | None
     timeout: float
 
@@ -126,10 +129,13 @@ class ConnectionRequest(Droppable):
         minimum_ord: refuse a peer whose IRD is smaller, telling it (RFC 6581, 9.1).
         rtr: RTR frames that this end takes. A Send takes a receive of the driver, so it is
             possible only if none is posted before this returns.
+        revision: of MPA; 1 takes no Request of revision 2, like an end without RFC 6581, and
+            closes the connection without a Reply (RFC 5044, 7.1.1).
+        peer_to_peer: refuse a peer that does not begin with an RTR frame.
         timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
         Others as in `connect`. Private data has at most 508 bytes, 512 if the Request has no
         IRD and ORD. All options have defaults: those of `connect`, 0 for `minimum_ord`, and for
-        `rtr` a Write or a Read of length 0.
+        `rtr` a Write or a Read of length 0, any revision, any peer.
 
         Raises `ValueError` for arguments that do not fit, and the request can still be answered;
         `StartupError` for what goes wrong in startup, and the connection is closed.
@@ -152,6 +158,8 @@ class ConnectionRequest(Droppable):
         crc: bool = True,
         markers: bool = False,
         rtr: RTR = DEFAULT_RTR,
+        revision: int = ENHANCED_REVISION,
+        peer_to_peer: bool = False,
         emss: int | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> "AcceptedRequest":
@@ -176,7 +184,8 @@ class ConnectionRequest(Droppable):
         reply, connection = accepting_reply(terms, request, receives_posted=receives_posted)
         octets = reply.encode()
         deadline = Deadline(timeout)
-        self._refuse_unfit(minimum_ord)
+        require_revision(revision, peer_to_peer=peer_to_peer)
+        self._refuse_unfit(minimum_ord, revision, peer_to_peer)
         stream = self._take_stream()
         with _closed_if_it_fails(stream):
             segment = choose_emss(stream, emss)
@@ -192,8 +201,18 @@ class ConnectionRequest(Droppable):
             )
         qp._require(QPState.INIT)
 
-    def _refuse_unfit(self, minimum_ord: int) -> None:
+    def _refuse_unfit(self, minimum_ord: int, revision: int, peer_to_peer: bool) -> None:
         """Rejects a peer with which no QP can be connected, and raises why."""
+        if self.revision > revision:
+            self.close()
+            raise StartupError(
+                f"MPA revision {self.revision} in the Request; allowed here: {revision}"
+            )
+        if peer_to_peer and not self.peer_to_peer:
+            self.reject()
+            raise StartupError(
+                "the Request does not ask for a peer-to-peer connection; allowed: one that does"
+            )
         try:
             check_request(self._request, minimum_ord=minimum_ord)
         except InsufficientIRD as error:

@@ -25,6 +25,18 @@ def limit_reads(own: int, peers: int | None) -> int:
     return own if told is None else min(own, told)
 
 
+def require_revision(revision: int, *, peer_to_peer: bool) -> None:
+    """Raises `ValueError` if there is no such revision, or none with peer-to-peer connections."""
+    if revision not in (PLAIN_REVISION, ENHANCED_REVISION):
+        raise ValueError(
+            f"MPA revision {revision}; allowed: {PLAIN_REVISION} or {ENHANCED_REVISION}"
+        )
+    if peer_to_peer and revision != ENHANCED_REVISION:
+        raise ValueError(
+            f"peer_to_peer with MPA revision {revision}; allowed: with {ENHANCED_REVISION}"
+        )
+
+
 # Initiator
 
 
@@ -35,15 +47,12 @@ def request_frame(
 
     It is also the one of a Request that wants nothing of RFC 6581 (RFC 6581, 6 and 10).
     """
+    require_revision(revision, peer_to_peer=peer_to_peer)
     if revision == ENHANCED_REVISION and not negotiate_reads and not peer_to_peer:
         revision = PLAIN_REVISION
     reads: tuple[int, int] | tuple[None, None]
     if revision == ENHANCED_REVISION:
         reads = (terms.ird, terms.ord) if negotiate_reads else (NOT_NEGOTIATED, NOT_NEGOTIATED)
-    elif peer_to_peer:
-        raise ValueError(
-            f"peer_to_peer with MPA revision {revision}; allowed: with {ENHANCED_REVISION}"
-        )
     else:
         reads = None, None
     return StartupFrame(

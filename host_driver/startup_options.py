@@ -1,6 +1,6 @@
 """What one end asks for in MPA startup, whatever it connects for (RFC 5044 7.1, RFC 6581)."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
@@ -15,12 +15,14 @@ class StartupOptions:
     ----------
     crc: whether this end wants CRCs; they are off only if neither end wants them.
     markers: whether this end wants Markers in what it receives.
-    revision: of MPA, 1 or 2; of the Initiator's Request. The Responder answers with the same.
-    peer_to_peer: whether the Initiator begins with an RTR frame, so that the Responder may send.
+    revision: of MPA, 1 or 2; of the Initiator's Request. A Responder takes none that is newer, and
+        answers with the same.
+    peer_to_peer: whether the Initiator begins with an RTR frame, so that the Responder may send. A
+        Responder takes only such peers then.
     timeout: seconds for the connection and MPA startup together.
 
-    >>> StartupOptions(crc=False).accepting
-    {'crc': False, 'markers': False, 'timeout': 10.0}
+    >>> StartupOptions(crc=False).arguments
+    {'crc': False, 'markers': False, 'revision': 2, 'peer_to_peer': False, 'timeout': 10.0}
     """
 
     crc: bool = True
@@ -30,11 +32,6 @@ class StartupOptions:
     timeout: float = DEFAULT_TIMEOUT
 
     @property
-    def accepting(self) -> dict[str, Any]:
-        """Arguments of `ConnectionRequest.accept`."""
-        return {"crc": self.crc, "markers": self.markers, "timeout": self.timeout}
-
-    @property
-    def connecting(self) -> dict[str, Any]:
-        """Arguments of `connect`."""
-        return {**self.accepting, "revision": self.revision, "peer_to_peer": self.peer_to_peer}
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `connect` and of `ConnectionRequest.accept`."""
+        return asdict(self)

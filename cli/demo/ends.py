@@ -131,7 +131,7 @@ def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
         buffer = bytearray(length)
         mr = end.register(buffer, AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
         region = Region(mr.addr, mr.rkey, length) if mr else Region(0, 0, 0)
-        wanted = job.startup.accepting
+        wanted = job.startup.arguments
         request.accept(end.qp, private_data=region.pack(), emss=job.emss, **wanted)
         written = end.receive(NoteKind.WRITTEN).digest
         found = digest_of(buffer)
@@ -228,7 +228,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
             port,
             private_data=pack_length(length),
             emss=job.emss,
-            **job.startup.connecting,
+            **job.startup.arguments,
         )
         region = Region.unpack(answer)
         if region.length != length:

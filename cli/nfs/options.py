@@ -11,7 +11,6 @@ from stagecoach.cli.options import (
     add_startup,
     check_startup,
     number,
-    refuse_connecting,
     startup_options,
 )
 from stagecoach.ulp.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
@@ -146,7 +145,7 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--read-only", action="store_true", help="refuse changes")
     _add_squash(serve)
     _add_rdma(serve)
-    add_startup(serve, connects=False)
+    add_startup(serve)
 
 
 def _add_squash(serve: argparse.ArgumentParser) -> None:
@@ -193,10 +192,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
                 parser.error(f"--{name} without root; allowed: if root runs the server")
         if options.squash == "all":
             parser.error("--all-squash without root; allowed: if root runs the server")
-    if options.nfs_command == "serve":
-        refuse_connecting(parser, options, "with serve")
-    else:
-        check_startup(parser, options)
+    check_startup(parser, options)
     if options.nfs_command == "get" and options.local == STANDARD_OUTPUT and options.recursive:
         parser.error("-r with -; allowed: one file")
     if options.nfs_command == "put" and not (options.local.is_symlink() or options.local.exists()):
@@ -219,6 +215,8 @@ def _run(options: argparse.Namespace) -> int:
         "connect_timeout": startup.timeout,
         "crc": startup.crc,
         "markers": startup.markers,
+        "revision": startup.revision,
+        "peer_to_peer": startup.peer_to_peer,
     }
     if options.nfs_command == "serve":
         squash = Squash(
@@ -242,12 +240,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     ways = Ways(
         lambda: Context(open_device(options.device, options.url.host)),
-        ClientSettings(
-            profile=profile,
-            revision=startup.revision,
-            peer_to_peer=startup.peer_to_peer,
-            **wanted,
-        ),
+        ClientSettings(profile=profile, **wanted),
         options.mount_port,
     )
     if options.nfs_command == "ls":

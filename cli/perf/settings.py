@@ -65,7 +65,7 @@ class Plan:
     def connecting(self) -> dict[str, Any]:
         """Arguments of `connect`, for every connection."""
         framing = self.framing
-        return {**self.startup.connecting, "emss": framing.emss, "markers": framing.markers}
+        return {**self.startup.arguments, "emss": framing.emss, "markers": framing.markers}
 
     @property
     def directions(self) -> int:

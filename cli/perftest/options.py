@@ -11,7 +11,6 @@ from stagecoach.cli.options import (
     add_mpa,
     check_startup,
     number,
-    refuse_connecting,
     seconds,
     startup_options,
 )
@@ -118,7 +117,7 @@ def add_perftest(subparsers: Any) -> None:
         "--peer-to-peer",
         action=argparse.BooleanOptionalAction,
         help="the client connects the QP of the test peer-to-peer, RFC 6581 (only of ib_write_lat, "
-        "whose server begins)",
+        "whose server begins); the server takes no other client",
     )
     add_device(perftest)
     perftest.set_defaults(check=_check, run=_run)
@@ -137,8 +136,6 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("--source_ip at the client; allowed: at the server, which has no HOST")
     if options.host and not options.port:
         parser.error("port is 0; allowed at the client: 1 to 65535")
-    if not options.host:
-        refuse_connecting(parser, options, "without HOST")
     check_startup(parser, options)
     if TOOLS[options.tool].server_first and options.revision == PLAIN_REVISION:
         parser.error(

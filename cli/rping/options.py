@@ -9,7 +9,6 @@ from stagecoach.cli.options import (
     add_startup,
     check_startup,
     number,
-    refuse_connecting,
     seconds,
     startup_options,
 )
@@ -92,8 +91,6 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("-c without -a; allowed: -c with -a and the address of the server")
     if not options.server and options.idle is not None:
         parser.error("--idle with -c; allowed: at the server")
-    if options.server:
-        refuse_connecting(parser, options)
     check_startup(parser, options)
 
 

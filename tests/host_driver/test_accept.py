@@ -189,6 +189,28 @@ def test_a_peer_with_too_few_inbound_reads_is_rejected_with_what_is_needed(passi
     assert passive.qp.state == QPState.INIT
 
 
+def test_an_end_of_revision_1_closes_on_a_request_of_revision_2(passive):
+    with asked(passive, StartupFrame(reply=False, ird=2, ord=2)) as (peer, request):
+        message = "MPA revision 2 in the Request; allowed here: 1"
+        with pytest.raises(StartupError, match=message):
+            request.accept(passive.qp, revision=1)
+        assert receive_all(peer) == b""
+    assert passive.qp.state == QPState.INIT
+    with asked(passive, StartupFrame(reply=False, revision=1)) as (peer, request):
+        request.accept(passive.qp, revision=1)
+        assert (reply := receive_frame(peer, reply=True)).revision == 1 and not reply.reject
+
+
+def test_an_end_that_wants_peer_to_peer_rejects_others(passive):
+    with asked(passive, StartupFrame(reply=False, ird=2, ord=2)) as (peer, request):
+        message = "the Request does not ask for a peer-to-peer connection; allowed: one that does"
+        with pytest.raises(StartupError, match=message):
+            request.accept(passive.qp, peer_to_peer=True)
+        assert receive_frame(peer, reply=True).reject
+        assert receive_all(peer) == b""
+    assert passive.qp.state == QPState.INIT
+
+
 @pytest.mark.requirement("MPA-7.1.1-05")
 def test_a_peer_that_wants_markers_gets_them(passive):
     with asked(passive, StartupFrame(reply=False, markers=True)) as (peer, request):
@@ -254,6 +276,8 @@ def test_a_request_may_be_closed_without_an_answer(passive):
         ({"minimum_ord": 4, "ord": 3}, "minimum_ord 4; allowed: 0 to the ORD, 3"),
         ({"private_data": bytes(509)}, "509 bytes of private data; allowed: 0 to 508"),
         ({"rtr": 0}, "rtr is 0; allowed: one or more of"),
+        ({"revision": 3}, "MPA revision 3; allowed: 1 or 2"),
+        ({"revision": 1, "peer_to_peer": True}, "peer_to_peer with MPA revision 1; allowed: with"),
         ({"timeout": -1}, "timeout is -1 s; allowed: 0 to 1000000"),
     ],
 )

@@ -60,7 +60,7 @@ class Settings:
     outs: RDMA Reads under way; what the device has if not given.
     timeout: seconds without anything from the peer, after which it is given up.
     peer_to_peer: whether the client of the test asks for an RTR frame (RFC 6581, 9.2); only where
-        the server begins if not given.
+        the server begins if not given. A server takes no other client if it is set.
     crc, markers, revision: of MPA startup of both connections, as in `StartupOptions`.
     """
 
@@ -123,7 +123,7 @@ def ask(context: Context, settings: Settings, told: Told = lambda met: None) -> 
     `PeerClosed`, `WaitTimeout`, `StartupError`.
     """
     with _link(context, settings) as link:
-        startup = settings.startup().connecting
+        startup = settings.startup().arguments
         connect(link.control, settings.host, settings.port, ord=0, ird=0, **startup)
         return _End(link, settings, client=True).run(lambda: _connect(link, settings), told)
 
@@ -256,7 +256,7 @@ def _connect(link: Link, settings: Settings) -> None:
                 settings.port,
                 ord=reads,
                 ird=reads,
-                **startup.connecting,
+                **startup.arguments,
             )
             return
         except (ConnectionRejected, StartupTimeout):
@@ -273,7 +273,7 @@ def _accept_control(listener: ConnectionListener, link: Link, settings: Settings
         try:
             request = listener.get_request(_LISTEN_SECONDS)
             peer = request.peer_address[0]
-            request.accept(link.control, ord=0, **settings.startup().accepting)
+            request.accept(link.control, ord=0, **settings.startup().arguments)
             return peer
         except ListenerClosed:
             raise
@@ -304,7 +304,8 @@ def _accept_data(listener: ConnectionListener, link: Link, settings: Settings, p
     _require_peer_to_peer(request, settings.tool)
     reads = _reads(link.context, settings)
     # A peer that may send Reads though it never will is none that is refused.
-    request.accept(link.data, ord=reads, ird=reads or None, **settings.startup().accepting)
+    startup = settings.startup(peer_to_peer=bool(settings.peer_to_peer))
+    request.accept(link.data, ord=reads, ird=reads or None, **startup.arguments)
 
 
 def _require_peer_to_peer(request: ConnectionRequest, tool: Tool) -> None:

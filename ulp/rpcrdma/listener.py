@@ -204,6 +204,8 @@ class RdmaListener:
             timeout=settings.connect_timeout,
             crc=settings.crc,
             markers=settings.markers,
+            revision=settings.revision,
+            peer_to_peer=settings.peer_to_peer,
         )
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:

@@ -47,6 +47,8 @@ class Settings:
     emss: largest TCP payload in octets; the connection's own if `None`.
     connect_timeout: seconds for MPA startup.
     crc, markers: what this end asks for there.
+    revision: of MPA, 1 or 2; a server takes no newer one. peer_to_peer: whether the connection
+        begins with an RTR frame; a server takes no other ones then.
     """
 
     profile: Profile = Profile.RFC8166
@@ -60,6 +62,8 @@ class Settings:
     connect_timeout: float = 10.0
     crc: bool = True
     markers: bool = False
+    revision: int = 2
+    peer_to_peer: bool = False
 
     def __post_init__(self) -> None:
         _check("credits", self.credits, 1, MAXIMUM_CREDITS)
@@ -85,14 +89,11 @@ class ClientSettings(Settings):
         Without one a server of the profile RFC5666 returns it as read chunk; in the profile RFC8166
         it must be offered (RFC 8166, 4.3.3).
     reply_timeout: seconds for a call, with the time that it waits for a credit; `None` for ever.
-    revision: of MPA, 1 or 2. peer_to_peer: whether the connection begins with an RTR frame.
     """
 
     segment_octets: int = 1 << 30
     offer_reply_chunk: bool = True
     reply_timeout: float | None = 60.0
-    revision: int = 2
-    peer_to_peer: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -148,7 +148,7 @@ class Server:
 def ping(context: Context, settings: Settings) -> None:
     """Connects to a server and pings it."""
     with Link(context) as link:
-        startup = settings.startup.connecting
+        startup = settings.startup.arguments
         connect(link.qp, settings.address, settings.port, ord=READS, ird=READS, **startup)
         settings.trace(f"connected to {settings.address}:{settings.port}")
         Client(link, settings).run()

@@ -123,7 +123,7 @@ class _Service:
         """Whether the client is connected; it was reported if MPA startup failed."""
         try:
             # Without a Read of its own the server cannot do anything.
-            startup = self._settings.startup.accepting
+            startup = self._settings.startup.arguments
             request.accept(link.qp, ord=READS, ird=READS, minimum_ord=READS, **startup)
             return True
         except StartupError as error:
