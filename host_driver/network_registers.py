@@ -19,14 +19,14 @@ NETWORK_VERSION = Register(
         "minor": Field(0, 16),
         "major": Field(16, 16),
     },
-    0x00010001,
+    0x00010000,
 )
 NETWORK_INTERFACE = Register(
     0x408,
     {
         "digest": Field(0, 32),
     },
-    0x34C3DB03,
+    0xAD5D0644,
 )
 NETWORK_SIZES = Register(
     0x40C,
@@ -316,7 +316,6 @@ TCP_OPTIONS = Register(
         "send_shift": Field(0, 4),
         "receive_shift": Field(8, 4),
         "sampled": Field(16, 1),
-        "selective": Field(17, 1),
     },
 )
 TCP_SEGMENT_SIZE = Register(

@@ -335,7 +335,6 @@ class NetworkCommands(wiring.Component):
             command.rto.srtt8.eq(self.tcp_srtt8.value),
             command.rto.rttvar4.eq(self.tcp_rttvar4.value),
             command.rto.timeout.eq(self.tcp_rto.value),
-            command.selective.eq(self.tcp_options.selective),
             command.ring.eq(Cat(self.tcp_tx_ring_low.value, self.tcp_tx_ring_high.value)),
             command.size.eq(self.tcp_rings.tx),
             command.shift.eq(self.tcp_options.send_shift),

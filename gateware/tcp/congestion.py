@@ -63,9 +63,7 @@ class Congestion(wiring.Component):
     -------
     operation: what happened. smss: octets of the longest segment, at least 1. una, next, highest:
         SND.UNA before, SND.NXT, and the number after all that was sent. acknowledgment, octets:
-        of the operation. again: the last segment was sent again as a probe, and the acknowledgment
-        `covers` it, and is for no more if it is `exact`; these two count from the third cycle on.
-    state: as it was.
+        of the operation. state: as it was.
     state_after: as it is then. limit: octets that may be outstanding, beside the peer's window.
     retransmit: send the first segment again. restart: restart the timer.
     """
@@ -77,9 +75,6 @@ class Congestion(wiring.Component):
     highest: In(32)
     acknowledgment: In(32)
     octets: In(OCTETS_BITS)
-    again: In(1)
-    covers: In(1)
-    exact: In(1)
     state: In(CONGESTION)
     state_after: Out(CONGESTION)
     limit: Out(32)
@@ -104,8 +99,7 @@ class Congestion(wiring.Component):
 
         # First cycle: what is acknowledged and in flight, and where the last loss was; and what
         # those are compared with in the second one.
-        # After the operation; before it, for what a probe has repaired.
-        una = Mux(moves & ~self.again, self.acknowledgment, self.una)
+        una = Mux(moves, self.acknowledgment, self.una)  # after the operation
         count, flight, past, newest = (Signal(32) for _ in range(4))
         spare, lacking = Signal(32), Signal(signed(33))
         least = Signal(OCTETS_BITS + 3)
@@ -154,16 +148,11 @@ class Congestion(wiring.Component):
 
         # Third cycle: the terms of the window that follows.
         small = state.cwnd < CWND_MOST
-        partial, recovered, loses, repaired, told = (Signal() for _ in range(5))
+        partial, recovered, loses = Signal(), Signal(), Signal()
         m.d.comb += [
             partial.eq(moves & state.recovering & ~full),
             recovered.eq(moves & state.recovering & full),
-            # The probe overtook what is lost (RFC 8985, 7.4.1); or it was for all that was (7.4.2).
-            told.eq(repeats & self.again & ~self.covers),
-            repaired.eq(moves & self.again & self.covers & ~self.exact),
-            loses.eq(
-                repeats & ~state.recovering & ((state.duplicates == DUPLICATES - 1) | told) & beyond
-            ),
+            loses.eq(repeats & ~state.recovering & (state.duplicates == DUPLICATES - 1) & beyond),
         ]
         threshold, left, right = Signal(32), Signal(32), Signal(OCTETS_BITS + 2)
         ssthresh, counted_after, recover = (Signal(32) for _ in range(3))
@@ -184,8 +173,6 @@ class Congestion(wiring.Component):
                 left.eq(Mux(deflated[-1], 0, deflated[:32])),
                 right.eq(Mux(segment, smss, 0)),
             ]
-        with m.Elif(repaired):
-            m.d.sync += [left.eq(threshold), counted_after.eq(0)]
         with m.Elif(moves & slow):
             m.d.sync += right.eq(Mux(segment, smss, count[:OCTETS_BITS]))
         with m.Elif(moves):
@@ -193,14 +180,14 @@ class Congestion(wiring.Component):
             with m.If(~rest[-1] & small):
                 m.d.sync += right.eq(smss)
         with m.Elif(loses):
-            m.d.sync += [left.eq(threshold), right.eq(Mux(told, smss, two + smss))]
+            m.d.sync += [left.eq(threshold), right.eq(two + smss)]
         with m.Elif(repeats & state.recovering & small):
             m.d.sync += right.eq(smss)
         with m.Elif(expires):
             m.d.sync += [left.eq(0), right.eq(smss), counted_after.eq(0)]
         with m.Elif(idles & shrinks):
             m.d.sync += left.eq(initial)
-        with m.If(loses | repaired | (expires & ~state.expired)):
+        with m.If(loses | (expires & ~state.expired)):
             m.d.sync += ssthresh.eq(threshold)
         with m.If(loses | expires | (moves & forgotten)):
             m.d.sync += recover.eq(newest)
@@ -226,7 +213,7 @@ class Congestion(wiring.Component):
                     after.first_partial.eq(state.first_partial & ~partial),
                 ]
             with m.Case(CongestionOperation.DUPLICATE):
-                m.d.comb += after.lends.eq(lends & ~told)
+                m.d.comb += after.lends.eq(lends)
                 with m.If(state.duplicates <= DUPLICATES):
                     m.d.comb += after.duplicates.eq(state.duplicates + 1)
                 with m.If(loses):

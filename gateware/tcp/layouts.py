@@ -347,7 +347,7 @@ def transmit_command(connection_bits: int) -> data.StructLayout:
 
     number: SND.UNA and SND.NXT. window: SND.WND, scaled. window_from: SND.WL1. edge: right edge of
     our window, as the receiving side began with it. announced: of the window that was announced
-    last. cwnd, rto: as the handshake left them. selective: both ends permit SACK. ring, size: as in
+    last. cwnd, rto: as the handshake left them. ring, size: as in
     `receive_command`. shift: Snd.Wind.Shift, at most 14. emss: octets of the longest segment, 1 at
     least. octets: of SEND, at least 1.
     """
@@ -362,7 +362,6 @@ def transmit_command(connection_bits: int) -> data.StructLayout:
             "announced": 32,
             "cwnd": 32,
             "rto": RTO,
-            "selective": 1,
             "ring": RING_ADDRESS_BITS,
             "size": 4,
             "shift": 4,

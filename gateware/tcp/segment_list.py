@@ -68,12 +68,9 @@ class SegmentList(wiring.Component):
     operation: what happened. connection: to which one. take: as said. number: of the operation.
         end: the number after all that was queued before. octets, whole: of APPEND. most: octets
         that a segment may have, at least 1.
-    tail: of RESEND, what goes is the segment before the current one, which begins at `number`.
     segments: the list of the connection as it was.
     segments_after: as it is then. sent: octets that are sent, 0 if none wait. more: as said.
         free: places after it.
-    last, single: of a RESEND of the `tail`, its octets, whatever `number` is; and whether no more
-        than one segment was sent whole and is not acknowledged: good from the third cycle on.
     """
 
     def __init__(self, connections: int = 64):
@@ -90,14 +87,11 @@ class SegmentList(wiring.Component):
                 "octets": In(OCTETS_BITS),
                 "whole": In(1),
                 "most": In(OCTETS_BITS),
-                "tail": In(1),
                 "segments": In(SEGMENTS),
                 "segments_after": Out(SEGMENTS),
                 "sent": Out(OCTETS_BITS),
                 "more": Out(1),
                 "free": Out(PLACES_BITS),
-                "last": Out(OCTETS_BITS),
-                "single": Out(1),
             }
         )
 
@@ -136,9 +130,9 @@ class SegmentList(wiring.Component):
                 ]
             with m.Default():
                 m.d.comb += [
-                    place.eq(Mux(self.tail, segments.current - 1, segments.first)),
-                    following.eq(Mux(self.tail, segments.current, segments.first + 1)),
-                    start.eq(Mux(self.tail, self.number, segments.first_start)),
+                    place.eq(segments.first),
+                    following.eq(segments.first + 1),
+                    start.eq(segments.first_start),
                 ]
         m.d.comb += [
             reads[0].addr.eq(Cat(following[1:], self.connection)),
@@ -218,8 +212,6 @@ class SegmentList(wiring.Component):
             moved.eq(Mux(moves, after_one, begin) + Mux(moves_on, two.octets, 0)),
             overtakes.eq(Mux(past_two, near, past_one & at_first)),
             self.free.eq(places + gone),
-            self.last.eq(one.octets),
-            self.single.eq(near),
             after.eq(segments),
         ]
         with m.Switch(self.operation):

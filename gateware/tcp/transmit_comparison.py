@@ -19,7 +19,7 @@ SEEN = data.StructLayout(
             (
                 *("newer", "same", "some", "all_acked", "beyond", "overtakes", "fresh", "sampled"),
                 *("acks_fin", "unchanged", "larger", "shut", "resend_due", "ack_due", "renews"),
-                *("gives_up", "covers", "exact"),
+                "gives_up",
             ),
             1,
         ),
@@ -29,8 +29,7 @@ SEEN = data.StructLayout(
 """Comparisons.
 
 SEG.ACK is `newer` than SND.UNA, or the `same`; for all that was sent, or `beyond` that; it
-`overtakes` SND.NXT; it is for what was timed, or for our FIN; it `covers` what is timed, or the
-tail, and is for no more if it is `exact`. some: anything is outstanding. fresh:
+`overtakes` SND.NXT; it is for what was timed, or for our FIN. some: anything is outstanding. fresh:
 SEG.SEQ is not before SND.WL1. peer_window: scaled; SND.WND is `unchanged`, or it is `larger` than
 the largest there was. measured: the round trip. renews: the first challenge is long ago. gives_up:
 so is the last progress. shut: the window that was announced is zero. grown: how far the right edge
@@ -87,8 +86,6 @@ class TransmitComparison(wiring.Component):
                 seen.overtakes.eq(before(numbers.next, acknowledged)),
                 seen.fresh.eq(~before(ack.sequence, windows.window_from)),
                 seen.sampled.eq(times.timed & ~before(acknowledged, times.timed_number)),
-                seen.covers.eq(~before(acknowledged, times.timed_number)),
-                seen.exact.eq(acknowledged == times.timed_number),
                 seen.acks_fin.eq(numbers.closing & before(numbers.end, acknowledged)),
                 seen.peer_window.eq(ack.window << path.shift),
                 seen.unchanged.eq(seen.peer_window == windows.window),

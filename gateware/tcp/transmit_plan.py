@@ -20,7 +20,6 @@ from stagecoach.gateware.tcp.transmit_state import (
     CHALLENGES,
     SUSPECT_RETRIES,
     TRANSMIT_STATE,
-    Tail,
 )
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 
@@ -30,7 +29,7 @@ TO_DO = data.StructLayout(
         **dict.fromkeys(
             (
                 *("stores", "drops", "works", "newer", "duplicates", "samples", "unbacks"),
-                *("shrinks", "arms", "resends", "rewinds", "probes", "tails", "suspects", "tells"),
+                *("shrinks", "arms", "resends", "rewinds", "probes", "suspects", "tells"),
                 *("resets", "acks", "acks_late", "insists", "ends", "pushes"),
             ),
             1,
@@ -43,8 +42,7 @@ stores: octets go to the ring; drops: but they are not taken. works: congestion 
 timeout, the list or the grant have to say something. newer: SND.UNA moves; duplicates: a duplicate
 ACK; samples: a round trip was measured; unbacks: the back-off of the timeout ends. shrinks: cwnd is
 that of a restart. arms: the retransmission timer begins anew. resends: the first segment goes
-again; rewinds: and SND.NXT to its end. probes: the persist timer sends; tails: it is the timer of
-the tail, which sends the last segment again if nothing new can be sent. suspects: R1 has come.
+again; rewinds: and SND.NXT to its end. probes: the persist timer sends. suspects: R1 has come.
 tells: the LLP has to know EMSS. resets: the peer is told of the end. acks, acks_late: an ACK goes;
 or if no segment has gone until then. insists: the ACK goes even if it says nothing new, because it
 answers a segment (RFC 5681, 4.2; RFC 9293, 3.10.7.4). ends: the connection does, of that `cause`.
@@ -163,16 +161,6 @@ class TransmitPlan(wiring.Component):
             to_do.works.eq(newer | twice | reopens),
             to_do.pushes.eq(1),
         ]
-        # The tail that was sent again (RFC 8985, 7.4.2): both of it came, or an ACK of what follows
-        # it has come before that was said.
-        again = path.tail == Tail.AGAIN
-        both = ack.acknowledges & seen.same & seen.exact & ack.empty & seen.unchanged
-        with m.If(again & (both | (newer & seen.covers & ~seen.exact))):
-            m.d.comb += after.path.tail.eq(Tail.SPENT)
-        with m.Elif((path.tail == Tail.SPENT) & newer & seen.sampled):
-            m.d.comb += after.path.tail.eq(Tail.READY)
-        with m.If(newer):
-            m.d.comb += after.times.probes.eq(after.path.tail == Tail.READY)
         with m.If(updates):
             m.d.comb += [
                 after.windows.window.eq(seen.peer_window),
@@ -273,13 +261,6 @@ class TransmitPlan(wiring.Component):
             ]
         with m.Elif(seen.resend_due & numbers.persists):
             m.d.comb += to_do.probes.eq(1)
-        with m.Elif(seen.resend_due & self.state.times.probes):
-            ready = self.state.path.tail == Tail.READY
-            m.d.comb += [
-                *(to_do[name].eq(ready) for name in ("probes", "tails")),
-                to_do.arms.eq(~ready),
-                self.state_after.times.probes.eq(0),
-            ]
         with m.Elif(seen.resend_due):
             m.d.comb += [
                 *(to_do[name].eq(1) for name in ("works", "arms", "resends", "rewinds")),

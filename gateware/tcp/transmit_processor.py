@@ -33,7 +33,7 @@ from stagecoach.gateware.tcp.transmit_grant import TransmitGrant
 from stagecoach.gateware.tcp.transmit_info import INFO_PLACE_BITS, TransmitInfo
 from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitPlan
 from stagecoach.gateware.tcp.transmit_segment import TransmitSegment
-from stagecoach.gateware.tcp.transmit_state import NUMBERS, TRANSMIT_STATE, Tail, begun
+from stagecoach.gateware.tcp.transmit_state import NUMBERS, TRANSMIT_STATE, begun
 from stagecoach.gateware.tcp.transmit_status import TransmitStatus
 from stagecoach.gateware.tcp.transmit_table import TransmitTable
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind, TransmitTurn
@@ -53,9 +53,6 @@ _REST_CYCLES = 4
 
 _FREE_CYCLES = 3
 """Of the list, for two segments more: beside one in which others have a say."""
-
-_LAST_CYCLES = 3
-"""Of the list, until the octets of the last segment are there."""
 
 _COMMAND_CYCLES = 5
 """Until the grant is known, if the command has a new EMSS; congestion control takes fewer."""
@@ -189,10 +186,6 @@ class TransmitProcessor(wiring.Component):
         tell_kind, tell_value = Signal(LlpEventKind), Signal(32)
         to_do = Signal(TO_DO)
         seen = plan.seen
-        tail = Signal()  # of the list: the last segment goes again
-        again = Signal()  # it went, before this event
-        with m.If(compares):
-            m.d.sync += again.eq(path.tail == Tail.AGAIN)
 
         m.d.comb += [
             plan.kind.eq(event),
@@ -242,9 +235,6 @@ class TransmitProcessor(wiring.Component):
             congestion.highest.eq(numbers.max),
             congestion.acknowledgment.eq(ack.acknowledgment),
             congestion.octets.eq(segment.sent),
-            congestion.again.eq(again),
-            congestion.covers.eq(seen.covers),
-            congestion.exact.eq(seen.exact),
             congestion.state.eq(path.congestion),
             timeout.operation.eq(
                 Mux(
@@ -269,7 +259,6 @@ class TransmitProcessor(wiring.Component):
         answers, takes = Signal(), Signal()  # a segment without data is sent; a segment is
         m.d.comb += [
             status.now.eq(now),
-            status.delayed.eq(seen.delayed),
             status.state.eq(state),
             segment.connection.eq(connection),
             segment.state.eq(state),
@@ -277,7 +266,6 @@ class TransmitProcessor(wiring.Component):
             segment.operation.eq(operation),
             segment.number.eq(number),
             segment.octets.eq(queued),
-            segment.tail.eq(tail),
             segment.of_fpdu.eq(is_fpdu),
             segment.fpdu.eq(fpdu),
             segment.limit.eq(congestion.limit),
@@ -360,7 +348,7 @@ class TransmitProcessor(wiring.Component):
                     m.d.sync += resend.at.eq(status.expiry)
                 m.d.sync += [
                     now.eq(self.time),
-                    *(flag.eq(0) for flag in (frees, bare, sets, rested, stored, tail)),
+                    *(flag.eq(0) for flag in (frees, bare, sets, rested, stored)),
                     to_do.eq(0),
                     fated.eq(1),
                 ]
@@ -547,15 +535,7 @@ class TransmitProcessor(wiring.Component):
             with m.State("SEND"):  # until the job is taken, if there is one
                 m.d.comb += sends.i.valid.eq(goes)
                 m.d.sync += left.eq(0)
-                with m.If(~goes & to_do.tails):
-                    m.d.sync += [
-                        operation.eq(SegmentOperation.RESEND),
-                        tail.eq(1),
-                        to_do.probes.eq(0),
-                        left.eq(_LAST_CYCLES - 1),
-                    ]
-                    m.next = "LAST"
-                with m.Elif(~goes & to_do.probes):
+                with m.If(~goes & to_do.probes):
                     m.d.sync += [bare.eq(1), goes.eq(1)]
                     m.next = "WORK"
                 with m.Elif(~goes):
@@ -566,7 +546,6 @@ class TransmitProcessor(wiring.Component):
                             resend.armed.eq(1),
                             sets.eq(1),
                             numbers.persists.eq(1),
-                            times.probes.eq(0),
                             numbers.since.eq(now),
                         ]
                 with m.Elif(takes):
@@ -574,45 +553,24 @@ class TransmitProcessor(wiring.Component):
                     m.d.sync += [
                         to_do.resends.eq(0),
                         to_do.probes.eq(0),
-                        to_do.tails.eq(0),
                         stored.eq(0),
                         numbers.sent_at.eq(now),
                     ]
                     with m.If(bare):
-                        m.d.sync += [
-                            numbers.probed.eq(1),
-                            resend.armed.eq(1),
-                            sets.eq(1),
-                            times.probes.eq(0),
-                        ]
+                        m.d.sync += [numbers.probed.eq(1), resend.armed.eq(1), sets.eq(1)]
                     with m.Else():
-                        m.d.sync += times.timed.eq(new & (path.tail != Tail.AGAIN))
+                        m.d.sync += times.timed.eq(new)
                         with m.If(new):
                             m.d.sync += path.congestion.limited.eq(congestion.state_after.limited)
-                            with m.If((~times.timed & (path.tail != Tail.AGAIN)) | to_do.tails):
+                            with m.If(~times.timed):
                                 m.d.sync += [
                                     times.timed_number.eq(segment.following),
                                     times.timed_at.eq(now),
                                 ]
                         with m.If(~status.outstanding):
                             m.d.sync += [numbers.since.eq(now), numbers.retries.eq(0)]
-                        probed = new & (path.tail == Tail.READY) & ~to_do.tails
-                        follows = path.congestion.duplicates == 0  # no gap is known
-                        with m.If(~resend.armed | numbers.persists | to_do.tails):
-                            m.d.sync += [
-                                resend.armed.eq(1),
-                                sets.eq(1),
-                                times.probes.eq(probed & follows),
-                            ]
-                        with m.Elif(probed & follows):
-                            m.d.sync += [sets.eq(1), times.probes.eq(1)]
-                        with m.If(to_do.tails | (to_do.resends & (path.tail != Tail.OFF))):
-                            m.d.sync += path.tail.eq(Tail.SPENT)
-                        with m.If(to_do.tails & to_do.resends):
-                            m.d.sync += [
-                                path.tail.eq(Tail.AGAIN),
-                                times.timed_number.eq(numbers.max),
-                            ]
+                        with m.If(~resend.armed | numbers.persists):
+                            m.d.sync += [resend.armed.eq(1), sets.eq(1)]
                         m.d.sync += numbers.persists.eq(0)
                         with m.If(segment.advances):
                             m.d.sync += numbers.max.eq(segment.following)
@@ -627,16 +585,6 @@ class TransmitProcessor(wiring.Component):
                                 m.d.sync += to_do.pushes.eq(0)
                                 with m.If(~numbers.visiting):
                                     m.next = "VISIT"
-            with m.State("LAST"):  # where the last segment begins
-                m.d.sync += [left.eq(left - 1), to_do.resends.eq(1)]
-                with m.If(left == 0):
-                    m.d.sync += [
-                        number.eq(path.segments.current_start - segment.last),
-                        left.eq(_SEGMENT_CYCLES - 1),
-                    ]
-                    with m.If(segment.single):
-                        m.d.sync += [number.eq(numbers.una), tail.eq(0)]
-                    m.next = "SEGMENT"
             with m.State("VISIT"):  # a turn later: there is room for each connection
                 m.d.comb += visits.i.valid.eq(1)
                 m.d.sync += numbers.visiting.eq(1)

@@ -35,14 +35,14 @@ class TransmitSegment(wiring.Component):
 
     Members
     -------
-    connection, state: of the event. work: what it asks for. operation, number, take, tail: of
+    connection, state: of the event. work: what it asks for. operation, number, take: of
         `SegmentList`. octets: that are appended. of_fpdu: they are the `fpdu`. limit: octets that
         may be outstanding. crowded, outstanding: as said. bare: one octet is sent, or FIN alone,
         whatever the window is. answers: a segment without data is. stored: its payload is in the
         store.
-    segments_after, more, free, last, single: of `SegmentList`. job: the segment. fpdu_alone: it is
-        the FPDU. sent: octets of it. sends, whole, following, advances: as those of `SendWindow`.
-        ends: nothing waits after it.
+    segments_after, more, free: of `SegmentList`. job: the segment. fpdu_alone: it is the FPDU.
+        sent: octets of it. sends, whole, following, advances: as those of `SendWindow`. ends:
+        nothing waits after it.
     """
 
     def __init__(self, connections: int):
@@ -57,7 +57,6 @@ class TransmitSegment(wiring.Component):
                 "number": In(32),
                 "take": In(1),
                 "octets": In(OCTETS_BITS),
-                "tail": In(1),
                 "of_fpdu": In(1),
                 "fpdu": In(fpdu_layout(bits)),
                 "limit": In(32),
@@ -69,8 +68,6 @@ class TransmitSegment(wiring.Component):
                 "segments_after": Out(SEGMENTS),
                 "more": Out(1),
                 "free": Out(PLACES_BITS),
-                "last": Out(OCTETS_BITS),
-                "single": Out(1),
                 "job": Out(send_job(bits)),
                 "sends": Out(1),
                 "fpdu_alone": Out(1),
@@ -102,9 +99,6 @@ class TransmitSegment(wiring.Component):
             segments.end.eq(numbers.end),
             segments.octets.eq(self.octets),
             segments.whole.eq(self.of_fpdu),
-            segments.tail.eq(self.tail),
-            self.last.eq(segments.last),
-            self.single.eq(segments.single),
             segments.segments.eq(self.state.path.segments),
             segments.most.eq(Mux(self.operation == SegmentOperation.RESEND, most, numbers.emss)),
             window.mode.eq(

@@ -1,7 +1,7 @@
 """What the sending side knows of a connection, in the rows of its table."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, enum
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.tcp.congestion import CONGESTION, CWND_MOST
@@ -17,16 +17,6 @@ CHALLENGES = 5
 no more than 10 in any such period (RFC 5961, 7)."""
 
 CHALLENGE_PERIOD_US = 5_000_000
-
-
-class Tail(enum.Enum, shape=2):
-    """Whether the end of what was sent is probed (RFC 8985, 7)."""
-
-    OFF = 0  # never: SACK is not permitted
-    READY = 1  # it may be
-    SPENT = 2  # not before a round trip was measured: it was probed, or something was sent again
-    AGAIN = 3  # its last segment was sent again, and no ACK has said what became of that
-
 
 NUMBERS = data.StructLayout(
     {
@@ -71,25 +61,22 @@ PATH = data.StructLayout(
         "segments": SEGMENTS,
         "shift": 4,
         "challenges": range(CHALLENGES + 1),
-        "tail": Tail,
     }
 )
-"""challenges: since `challenged_at`. tail: as said."""
+"""challenges: since `challenged_at`."""
 
 TIMES = data.StructLayout(
     {
         "rto": RTO,
         "deadlines": DEADLINES,
-        "probes": 1,
         "timed": 1,
         "timed_number": 32,
         "timed_at": 32,
         "challenged_at": 32,
     }
 )
-"""probes: `resend` is the timer of a probe of the tail. timed: the acknowledgment of `timed_number`
-is a sample of the round trip that began at `timed_at`; while the tail was sent `AGAIN`, it is of no
-sample, but `timed_number` is the number after the tail."""
+"""timed: the acknowledgment of `timed_number` is a sample of the round trip that began at
+`timed_at`."""
 
 WINDOWS = data.StructLayout(
     {
@@ -127,13 +114,6 @@ def begun(m: Module, command: data.View, now: Signal, visiting: Value) -> data.V
         path.segments.first_start.eq(command.number),
         path.segments.current_start.eq(command.number),
         path.shift.eq(command.shift),
-        path.tail.eq(
-            Mux(
-                command.selective,
-                Mux(command.rto.sampled, Value.cast(Tail.READY), Tail.SPENT),
-                Tail.OFF,
-            )
-        ),
         times.rto.eq(command.rto),
         windows.window.eq(command.window),
         windows.max_window.eq(command.window),

@@ -44,15 +44,13 @@ class EngineSettings:
     def tcp(self) -> Settings:
         """Those of the reference TCP.
 
-        An ACK is not delayed until a peer with the same least RTO gives the segment up. A lost tail
-        is probed, as in the gateware.
+        An ACK is not delayed until a peer with the same least RTO gives the segment up.
         """
         return Settings(
             mss=self.mtu - 40,
             receive_buffer=self.rx_ring,
             rto_minimum=self.rto_minimum,
             delayed_ack=min(DELAYED_ACK_US, self.rto_minimum // 4),
-            loss_probe=True,
         )
 
 

@@ -26,7 +26,7 @@ from stagecoach.sim.wire.clock import CYCLE_PS
 from stagecoach.sim.wire.pair import open_pair
 from tests.support.compiled_nic import NIC_CONFIG, nic_library
 from tests.tcp.frames import ARP, IPV4, MAC, MTU
-from tests.tcp.transmit_reference import Challenges, probe_one_write
+from tests.tcp.transmit_reference import Challenges
 
 OWN, PEER, BYSTANDER = (IPv4Address(f"192.0.2.{number}") for number in (2, 1, 3))
 PEER_MAC, BYSTANDER_MAC = (bytes.fromhex(f"0200000000{number:02}") for number in (1, 3))
@@ -179,9 +179,7 @@ class Attacked:
     def _establish(self, established: Any) -> None:
         handle = self._shadow.establish(self.now_us, established, ())
         self.flow = self._shadow.flow(handle)
-        record = self.flow.connection.record
-        record.challenges = Challenges()  # type: ignore[assignment]
-        probe_one_write(record.sender)
+        self.flow.connection.record.challenges = Challenges()  # type: ignore[assignment]
 
     def frame(self, segment: Segment) -> bytes:
         """Of the peer."""

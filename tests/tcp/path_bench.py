@@ -229,7 +229,6 @@ class Bench:
         shift: int = 0,
         smss: int = 0,
         round_trip: int = 1000,
-        selective: bool = False,
         attach: bool = True,
     ) -> Flow:
         """A connection after its handshake, with a lane of its own."""
@@ -265,7 +264,6 @@ class Bench:
                 "rttvar4": rto.rttvar4,
                 "timeout": rto.microseconds,
             },
-            selective=int(selective),
             ring=self.ring(connection),
             size=0,
             shift=shift,

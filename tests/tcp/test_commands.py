@@ -229,7 +229,6 @@ def random_arguments(rng: Random, connections: int, mtu: int) -> dict[str, int]:
         "send_shift": rng.choice([0, 14, rng.randrange(15)]),
         "receive_shift": rng.choice([0, 14, rng.randrange(15)]),
         "sampled": rng.getrandbits(1),
-        "selective": rng.getrandbits(1),
         "emss": rng.choice([1, mtu - HEADERS, rng.randrange(1, mtu - HEADERS)]),
         "octets": rng.choice([1, MOST_OCTETS, rng.randrange(1, MOST_OCTETS)]),
         "rx_ring": rng.getrandbits(45) << 3,
@@ -251,7 +250,7 @@ def stage(bench: Bench, given: dict[str, int]) -> None:
     ):
         bench.stage(f"tcp_{name}", value=given[name])
     bench.stage("tcp_ports", local=given["local_port"], remote=given["remote_port"])
-    options = ("send_shift", "receive_shift", "sampled", "selective")
+    options = ("send_shift", "receive_shift", "sampled")
     bench.stage("tcp_options", **{name: given[name] for name in options})
     bench.stage("tcp_segment_size", value=given["emss"])
     bench.stage("tcp_octets", value=given["octets"])
@@ -328,7 +327,6 @@ def expected(opcode: NetworkOpcode, given: dict[str, int], edge: int) -> dict[st
             "announced": given["receive_edge"],
             "cwnd": given["cwnd"],
             "rto": rto,
-            "selective": given["selective"],
             "ring": given["tx_ring"],
             "size": given["tx"],
             "shift": given["send_shift"],

@@ -52,7 +52,7 @@ async def check_all_octets_arrive(dut: Any) -> None:
         slow = place % 2 == 1
         number = rng.choice([SPACE - 3000, RING - 5000, rng.getrandbits(32)])
         window, shift, buffer = (3500, 0, 3500) if slow else (0xFFFF, 2, 1 << 18)
-        sizes: dict[str, Any] = {"window": window, "shift": shift, "selective": True}
+        sizes = {"window": window, "shift": shift}
         flow = await bench.begin(connection, number, attach=False, **sizes)
         # Only where they grow at the end may a window be within an FPDU.
         flow.cut = slow
@@ -98,7 +98,7 @@ async def check_connections_that_end_and_begin_anew(dut: Any) -> None:
     bench = await start(dut)
     rng, wire = bench.rng, Wire(bench, bench.rng, 0.05)
     other = bench.connections - 1
-    await bench.begin(0, SPACE - 9000, shift=2, selective=True)
+    await bench.begin(0, SPACE - 9000, shift=2)
     wire.add(0, 1 << 18, slow=False)
     ends = ["abort", "reset", "write", "read", "other"] * 2
     for how in rng.sample(ends, len(ends)):

@@ -45,7 +45,7 @@ def some_setup(rng: Random) -> Setup:
         shift=rng.choice([0, 0, 2, 7]),
         smss=rng.choice([100, 536, 1460]),
         round_trip=rng.choice([None, 100, 10_000]),
-        settings=Settings(rto_minimum=1000, loss_probe=rng.random() < 0.7),
+        settings=Settings(rto_minimum=1000),
     )
 
 
@@ -121,7 +121,6 @@ class Peer:
     def is_due(self) -> bool:
         """Whether a deadline has come."""
         at = (self.sender.retransmit_at, self.sender.persist_at, self.known.receiver.ack_at)
-        at += (self.sender.loss_probe.at,)
         return any(each is not None and each <= self.bench.now for each in at)
 
     def _end(self, connection: int) -> None:
@@ -189,7 +188,7 @@ class Peer:
 
 SEEN = (
     *("limited", "reopened", "expired", "probed", "joined", "stored", "waited", "go back", "fin"),
-    *("visited", "tail"),
+    "visited",
 )
 """What has to happen by chance."""
 
@@ -390,87 +389,6 @@ async def check_the_timeout_doubles_until_the_connection_is_given_up(dut: Any) -
     bench.challenge(2)
     bench.put_note(2, 0, 0)
     assert not (await bench.settle())[2]
-
-
-TAIL = Settings(rto_minimum=1_000_000, loss_probe=True)
-"""A least timeout that is far from two round trips of 100 ms."""
-
-
-async def with_tail(bench: Bench, connection: int, count: int) -> Reference:
-    """Some full segments are sent."""
-    known = await one(bench, connection, plain(settings=TAIL))
-    for _ in range(count):
-        bench.send(connection, 1460)
-    assert len((await bench.settle())[connection]) == count
-    return known
-
-
-async def expired(bench: Bench, connection: int) -> list[int]:
-    """Positions of segments that leave at the deadline."""
-    known = bench.references[connection]
-    bench.advance(due_after(bench, connection) or 0)
-    bench.expire(connection)
-    sent = (await bench.settle())[connection]
-    return [(job["sequence"] - known.number(0)) % SPACE for job in sent]
-
-
-@cocotb.test(timeout_time=2, timeout_unit="ms")
-async def check_a_lost_tail_is_probed(dut: Any) -> None:
-    """After two round trips its last segment goes again, once; then the timeout (RFC 8985, 7)."""
-    bench = await start(dut, SPACE - 150_000, rto_minimum=1_000_000)
-    await with_tail(bench, 2, 3)
-    assert due_after(bench, 2) == 200_000
-    assert await expired(bench, 2) == [2 * 1460]
-    assert due_after(bench, 2) == 1_000_000
-    bench.acknowledge(2, 3 * 1460)
-    await bench.settle()
-    # Nothing is outstanding, so nothing is probed.
-    assert not bench.deadlines[2]["resend"]["armed"]
-    # One segment alone: its ACK may be late.
-    await with_tail(bench, 3, 1)
-    assert due_after(bench, 3) == 240_000
-    assert await expired(bench, 3) == [0]
-    assert await expired(bench, 3) == [0]
-    # Not permitted.
-    known = await one(bench, 4, plain(settings=Settings(rto_minimum=1_000_000)))
-    bench.send(4, 1460)
-    await bench.settle()
-    assert due_after(bench, 4) == 1_000_000 and not known.seen["tail"]
-
-
-@cocotb.test(timeout_time=2, timeout_unit="ms")
-async def check_what_the_tail_shows(dut: Any) -> None:
-    """A loss that it repaired halves the window; one that was none does not; others go again."""
-    bench = await start(dut, 0, rto_minimum=1_000_000)
-    windows = {}
-    for connection, spurious in ((2, False), (3, True)):
-        known = await with_tail(bench, connection, 8)
-        assert await expired(bench, connection) == [7 * 1460]
-        bench.acknowledge(connection, 8 * 1460)
-        if spurious:
-            bench.acknowledge(connection, 8 * 1460)
-        await bench.settle()
-        before = known.sender.congestion.cwnd
-        for _ in range(2):
-            bench.send(connection, 1460)
-        await bench.settle()
-        bench.advance(100_000)
-        bench.acknowledge(connection, 10 * 1460)
-        await bench.settle()
-        windows[connection] = before, known.sender.congestion.cwnd
-        bench.command(connection, TransmitOperation.INFO)
-        await bench.settle()
-    (before, after), (_, kept) = windows.values()
-    assert after < before <= kept
-    # The probe overtook two that were lost.
-    known = await with_tail(bench, 5, 8)
-    bench.acknowledge(5, 5 * 1460)
-    await bench.settle()
-    assert await expired(bench, 5) == [7 * 1460]
-    bench.acknowledge(5, 5 * 1460)
-    sent = (await bench.settle())[5]
-    assert [job["sequence"] for job in sent] == [known.number(5 * 1460)]
-    assert known.sender.congestion.recovering
 
 
 @shows("TCP-MUST-35", "TCP-MUST-36", "TCP-SHLD-29")

@@ -179,7 +179,6 @@ class Bench:
             announced=(setup.following + known.edge) % SPACE,
             cwnd=known.sender.congestion.cwnd,
             rto=known.rto,
-            selective=int(known.sender.loss_probe.permitted),
             ring=ring,
             size=size,
             shift=setup.shift,

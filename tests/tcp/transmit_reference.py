@@ -27,28 +27,6 @@ ENDS = {
 """Of a connection, as a notice names them."""
 
 
-def probe_one_write(sender: Sender) -> None:
-    """Have it probe the tail as the engine does that waits for one write of the driver at most.
-
-    A write has one place in the list, whatever its length: it is one segment for the probe, which
-    begins with its first octet that is not acknowledged.
-    """
-    one: Any = sender
-    one._measures = lambda: measures(sender)
-    one._is_one_segment = lambda: True
-    one._last_segment = lambda: (
-        sender.una,
-        min(sender._full(sender.una), sender.max - sender.una),
-    )
-
-
-def measures(sender: Sender) -> bool:
-    """Whether a round trip may be measured: the engine has one place for what is timed, and for a
-    tail that went again.
-    """
-    return not sender.loss_probe.again or sender.loss_probe.end is None
-
-
 class ListedSender(Sender):
     """Segments are those of the list of the engine, also when they are sent again.
 
@@ -94,25 +72,6 @@ class ListedSender(Sender):
             self.next += count
             return
         super().probe(now)
-
-    def _whole(self) -> list[list[int]]:
-        """Segments that were sent whole."""
-        self.free()
-        return [each for each in self.segments if each[1] <= self.max]
-
-    def _is_one_segment(self) -> bool:
-        return len(self._whole()) < 2
-
-    def _measures(self) -> bool:
-        return measures(self)
-
-    def _expiry(self) -> int:
-        return self._since + self.rto.microseconds
-
-    def _last_segment(self) -> tuple[int, int]:
-        whole = self._whole()
-        position = self.una if len(whole) < 2 else whole[-1][0]
-        return position, min(self._full(position), self.max - position)
 
     def resize(self, now: int, smss: int) -> None:
         smaller = smss < self.smss
@@ -207,8 +166,6 @@ class Reference:
         sender = self.sender
         assert sender.retransmit_at is None or sender.persist_at is None
         resend = sender.persist_at if sender.retransmit_at is None else sender.retransmit_at
-        if sender.loss_probe.at is not None:
-            resend = sender.loss_probe.at
         found = {"resend": resend, "acknowledge": self.receiver.ack_at}
         return {name: None if at is None else at % SPACE for name, at in found.items()}
 
@@ -256,7 +213,6 @@ class Reference:
         record, sender = self.record, self.sender
         was, extra = sender.congestion.recovering, sender.persist_at
         limited = sender.congestion.extra
-        tail, threshold = sender.loss_probe.end, sender.congestion.ssthresh
         sender.take_ack(now, segment, sender.position(segment.acknowledgment))
         if sender.fin_acknowledged:
             closing.fin_acknowledged(record, now)
@@ -264,7 +220,6 @@ class Reference:
         self.seen["recovery"] += sender.congestion.recovering and not was
         self.seen["partial"] += was and sender.congestion.recovering
         self.seen["recovered"] += was and not sender.congestion.recovering
-        self.seen["repaired"] += bool(tail) and sender.congestion.ssthresh != threshold
         self.seen["limited"] += sender.congestion.extra > limited
         self.seen["reopened"] += extra is not None and sender.persist_at is None
         if self.ended:
@@ -309,8 +264,6 @@ class Reference:
     def expire(self, now: int) -> None:
         sender = self.sender
         self.seen["expired"] += sender.retransmit_at is not None and now >= sender.retransmit_at
-        tail = sender.loss_probe
-        self.seen["tail"] += tail.ready and tail.at is not None and now >= tail.at
         self.seen["go back"] += sender.max - sender.una > 3 * sender.smss
         self.seen["probed"] += sender.persist_at is not None and now >= sender.persist_at
         timers.expire(self.record, now)

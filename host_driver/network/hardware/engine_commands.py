@@ -79,7 +79,6 @@ class EngineCommands:
             send_shift=established.send_shift,
             receive_shift=established.receive_shift,
             sampled=int(begins.sampled),
-            selective=int(established.selective_acknowledgments),
         )
         return self._commands.accepts(NetworkOpcode.ESTABLISH)
 

@@ -101,7 +101,6 @@ class Congestion:
     def repaired(self, flight: int) -> None:
         """A probe repaired the loss of one segment: as after fast recovery (RFC 8985, 7.4.2)."""
         self.cwnd = self.ssthresh = max(flight // 2, 2 * self.smss)
-        self._counted = 0
 
     def sent_new(self, count: int) -> None:
         """New data went out: RFC 5681, 3.2 step 2 leaves out of FlightSize what was lent."""

@@ -171,7 +171,7 @@ class Sender:
         if not self.outstanding:
             self.retransmit_at = self.loss_probe.at = None
         elif verdict.restart_timer:
-            self.retransmit_at, self.loss_probe.at = now + self.rto.microseconds, None
+            self.retransmit_at = now + self.rto.microseconds
         if verdict.retransmit:
             self._resend(now)
 
@@ -241,7 +241,7 @@ class Sender:
             self._timed = None
         else:
             self.congestion.sent_new(count)
-            if self._timed is None and self._measures():
+            if self._timed is None:
                 self._timed = end, now
         if not self.outstanding:
             self._since, self.retries = now, 0
@@ -275,10 +275,6 @@ class Sender:
             at += self._settings.delayed_ack
         probe.at = min(at, self._expiry())
 
-    def _measures(self) -> bool:
-        """Whether a round trip may be measured."""
-        return True
-
     def _is_one_segment(self) -> bool:
         """Whether no more is outstanding, so that its ACK may be delayed."""
         return self.max - self.una <= self.smss
@@ -296,9 +292,9 @@ class Sender:
             following = self._tail_is_new(now)
             again = following is None
             if following is None:
-                position, count = self._last_segment()
-                fin = self.closing and position + count == self.end < self.max
-                self._transmit(now, position, count, fin)
+                position = self._last_segment()
+                fin = self.closing and self.max == self.end + 1
+                self._transmit(now, position, self.max - position - fin, fin)
             else:
                 self.next = following
             probe.sent(self.max, again=again)
@@ -314,12 +310,12 @@ class Sender:
         self._transmit(now, self.next, count, False)
         return self.next + count
 
-    def _last_segment(self) -> tuple[int, int]:
-        """Where the segment before SND.MAX begins, and its bytes."""
-        position, end = self.una, min(self.max, self.end)
-        while position + self._full(position) < end:
+    def _last_segment(self) -> int:
+        """Where the segment before SND.MAX begins."""
+        position = self.una
+        while position + self._full(position) < min(self.max, self.end):
             position += self._full(position)
-        return position, end - position
+        return position
 
     # Loss.
 

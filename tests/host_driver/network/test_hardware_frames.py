@@ -244,7 +244,7 @@ def test_wait_ends_for_what_the_driver_waits_for(nic, port):
     [
         (registers.NETWORK_ID, 0, "NETWORK_ID 0x00000000; allowed: 0x50435469"),
         (registers.NETWORK_VERSION, 2 << 16, "interface 2.0 with digest"),
-        (registers.NETWORK_INTERFACE, 5, "interface 1.1 with digest 0x00000005; allowed: 1.1 with"),
+        (registers.NETWORK_INTERFACE, 5, "interface 1.0 with digest 0x00000005; allowed: 1.0 with"),
         (registers.NETWORK_SIZES, 1500 << 16 | 1, "NETWORK_SIZES.connections 1; allowed: 2 to 256"),
         (registers.NETWORK_SIZES, 575 << 16 | 4, "NETWORK_SIZES.mtu 575; allowed: 576 to 65535"),
     ],
