@@ -39,7 +39,6 @@ pytestmark = pytest.mark.usefixtures("compiled_device")
         (["ib_write_bw", "--timeout", "0"], "timeout is 0; allowed: above 0 to 86400 s"),
         (["ib_write_bw", "--timeout", "nan"], "timeout is nan; allowed"),
         (["ib_write_bw", "host", "--source_ip", "::"], "--source_ip at the client; allowed: at"),
-        (["ib_write_bw", "--revision", "1"], "--revision without HOST; allowed: at the client"),
         (["ib_write_lat", "h", "--revision", "1"], "--revision 1 with ib_write_lat, whose client"),
         (["ib_write_bw", "-x", "3"], "unrecognized arguments: -x"),
     ],

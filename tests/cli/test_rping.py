@@ -59,8 +59,6 @@ BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
         (["-s", "-p", "65536"], "port is 65536; allowed: 0 to 65535"),
         (["-s", "-p", "x"], "port is x; allowed: 0 to 65535"),
         (["-s", "-x"], "unrecognized arguments: -x"),
-        (["-s", "--revision", "1"], "--revision with -s; allowed: at the client"),
-        (["-s", "--peer-to-peer"], "--peer-to-peer with -s; allowed: at the client"),
         (["-s", "--timeout", "0"], "timeout is 0; allowed: above 0 to 86400 s"),
         (["-s", "--idle", "-1"], "idle is -1; allowed: above 0 to 86400 s"),
         (["-c", "-a", "::1", "--idle", "1"], "--idle with -c; allowed: at the server"),
