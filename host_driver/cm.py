@@ -33,8 +33,6 @@ def connect(qp: QP, host: str, port: int, **options: Unpack[ConnectOptions]) -> 
 
     Parameters
     ----------
-    All options have defaults, those of `Initiation`.
-
     private_data: for the peer, at most 508 bytes, 512 in revision 1.
     ord, ird: RDMA Reads under way from this end, and towards it; the device's limit if not given.
         The ORD comes down to the peer's IRD, and the IRD goes up to its ORD (RFC 6581, 9.1).
@@ -44,9 +42,9 @@ def connect(qp: QP, host: str, port: int, **options: Unpack[ConnectOptions]) -> 
     markers: whether this end wants Markers in what it receives.
     peer_to_peer: the peer may send first; the driver begins with an RTR frame of its own, of
         which no CQ tells (RFC 6581, 9.2). `rtr`: which ones are possible here.
-    revision: of MPA. 1 is RFC 5044 alone: ORD and IRD are not negotiated.
+    revision: of MPA, 2 if not given. 1 is RFC 5044 alone: ORD and IRD are not negotiated.
     emss: largest TCP payload in bytes; the connection's own if not given.
-    timeout: seconds for the connection and MPA startup together.
+    timeout: seconds for the connection and MPA startup together, 10 if not given.
     first_fpdu_delay: seconds between the Reply and the first FPDU; see `FIRST_FPDU_DELAY`.
     keep_rejected: a connection that the peer refused stays open, and is in the exception.
 

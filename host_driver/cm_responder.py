@@ -122,8 +122,6 @@ class ConnectionRequest(Droppable):
 
         Parameters
         ----------
-        All options have defaults, those of `_send_reply`.
-
         qp: `None` to send the Reply alone: no QP is needed before the peer sends its first FPDU.
             Wait for that with what is returned, and connect a QP with receives then.
         minimum_ord: refuse a peer whose IRD is smaller, telling it (RFC 6581, 9.1).
@@ -132,7 +130,8 @@ class ConnectionRequest(Droppable):
         revision: of MPA; 1 takes no Request of revision 2, like an end without RFC 6581, and
             closes the connection without a Reply (RFC 5044, 7.1.1).
         peer_to_peer: refuse a peer that does not begin with an RTR frame.
-        timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
+        timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU; 10 if
+            not given.
         Others as in `connect`. Private data has at most 508 bytes, 512 if the Request has no
         IRD and ORD. All options have defaults: those of `connect`, 0 for `minimum_ord`, and for
         `rtr` a Write or a Read of length 0, any revision, any peer.

@@ -26,11 +26,16 @@ MAXIMUM_TIMEOUT = 1_000_000.0
 class Deadline:
     """The end of a time that began when this was made.
 
-    Raises `ValueError`, which calls it `name`, unless `seconds` is from 0 to 1,000,000.
+    Raises `ValueError`, which calls it `name`, unless `seconds` is from 0 to 1,000,000, and
+    `TypeError` if it is no number.
     """
 
     def __init__(self, seconds: float, name: str = "timeout"):
-        if not 0 <= seconds <= MAXIMUM_TIMEOUT:
+        try:
+            allowed = 0 <= seconds <= MAXIMUM_TIMEOUT
+        except TypeError:
+            raise TypeError(f"{name} is {seconds!r}; allowed: a number of seconds") from None
+        if not allowed:
             raise ValueError(f"{name} is {seconds} s; allowed: 0 to {MAXIMUM_TIMEOUT:.0f}")
         self.seconds = seconds
         self._end = time.monotonic() + seconds

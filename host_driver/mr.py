@@ -152,16 +152,15 @@ class MR(Droppable):
         if qp is not None and not isinstance(qp, RegionQP):
             raise TypeError(f"qp is a {type(qp).__name__}; allowed: QP")
         buffer = _memory(buffer)
-        view = _view(buffer)
-        if "O" in view.format:
-            raise TypeError("cannot register Python objects; allowed: a buffer of plain bytes")
-        if view.readonly or not view.c_contiguous or view.nbytes == 0:
-            raise TypeError(
-                f"cannot register {type(buffer).__name__}: read-only {view.readonly}, C-contiguous "
-                f"{view.c_contiguous}, {view.nbytes} bytes; allowed: {_BUFFER}"
-            )
-        self.length = view.nbytes
-        view.release()
+        with _view(buffer) as view:
+            if "O" in view.format:
+                raise TypeError("cannot register Python objects; allowed: a buffer of plain bytes")
+            if view.readonly or not view.c_contiguous or view.nbytes == 0:
+                raise TypeError(
+                    f"cannot register {type(buffer).__name__}: read-only {view.readonly}, "
+                    f"C-contiguous {view.c_contiguous}, {view.nbytes} bytes; allowed: {_BUFFER}"
+                )
+            self.length = view.nbytes
         # A Tagged Offset after the last octet must not wrap (RFC 5041, 7.1).
         if addr is not None and not 0 <= addr < (1 << 64) - self.length:
             raise ValueError(f"addr is {addr}; allowed: 0 to 2^64 - 1 - length ({self.length})")

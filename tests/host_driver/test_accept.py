@@ -279,11 +279,12 @@ def test_a_request_may_be_closed_without_an_answer(passive):
         ({"revision": 3}, "MPA revision 3; allowed: 1 or 2"),
         ({"revision": 1, "peer_to_peer": True}, "peer_to_peer with MPA revision 1; allowed: with"),
         ({"timeout": -1}, "timeout is -1 s; allowed: 0 to 1000000"),
+        ({"timeout": None}, "timeout is None; allowed: a number of seconds"),
     ],
 )
 def test_a_wrong_argument_does_not_use_up_the_request(passive, arguments, message):
     with asked(passive) as (peer, request):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((TypeError, ValueError), match=message):
             request.accept(passive.qp, **arguments)
         request.accept(passive.qp)
         assert not receive_frame(peer, reply=True).reject

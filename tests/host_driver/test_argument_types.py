@@ -1,5 +1,6 @@
 """What has the wrong type is named, with what is allowed; integers of numpy are integers."""
 
+import mmap
 import re
 
 import numpy as np
@@ -77,3 +78,17 @@ def test_integers_of_numpy_are_integers(verbs):
     qp = QP(verbs.pd, QPInitAttr(cq, cq, cap))
     assert qp.post_recv(RecvWR()) is None
     assert MR(verbs.pd, np.int64(8)).read() == bytes(8)
+
+
+def test_a_file_that_may_not_be_written_is_refused_and_can_be_closed(verbs, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0123")
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory,
+        pytest.raises(
+            TypeError, match="cannot register mmap: read-only True, C-contiguous True, 4"
+        ),
+    ):
+        MR(verbs.pd, memory)
+    assert memory.closed
