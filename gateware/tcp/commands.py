@@ -140,8 +140,8 @@ class NetworkCommands(wiring.Component):
         answered = Signal()  # `begun`, or `info_done`: a processor may do all before it takes
         with m.If(self.begun | self.info_done):
             m.d.sync += answered.eq(1)
-        edge = Signal(32)  # of the connection that begins
-        with m.If(self.begun):
+        edge = Signal(32)  # of the connection that begins; it stands while that is offered
+        with m.If(self.begun & ~self.transmit_command.valid):
             m.d.sync += edge.eq(self.begun_edge)
         valid = self._check(m, opcode)
         self._connect_receive(m, opcode)
