@@ -189,9 +189,11 @@ class _End:
         if tool.ends_together:
             exchange.shake(mine, "last handshake")
         if self._client:
-            link.await_data_end(min(_END_SECONDS, settings.timeout))
+            link.await_end(link.data, min(_END_SECONDS, settings.timeout))
         else:
             link.data.disconnect()
+            # The tool posts a receive after the last message, which has to find the QP open.
+            link.await_end(link.control, min(_END_SECONDS, settings.timeout))
         return result
 
     def _destination(self, memory: Memory, credit: Credit | None) -> Destination:

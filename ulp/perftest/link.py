@@ -234,11 +234,10 @@ class Link:
 
     # The end
 
-    def await_data_end(self, seconds: float) -> None:
-        """Waits until the peer has ended the connection of the test, at most some seconds."""
-        self.data_may_end = True
+    def await_end(self, qp: QP, seconds: float) -> None:
+        """Waits until the peer has ended a connection, at most some seconds."""
         end = time.monotonic() + seconds
-        while not self.data_ended and time.monotonic() < end:
+        while qp.state != QPState.ERR and time.monotonic() < end:
             self.take(_SLICE)
 
     def close(self) -> None:
