@@ -12,12 +12,14 @@ from tests.support.checks import checks_of
 
 WHOLE = (
     "tests/bench",
+    "tests/cli/test_engine_commands",
     "tests/examples",
     "tests/hw",
     "tests/integration",
     "tests/linux",
     "tests/robustness",
     "tests/sim/malformer",
+    "tests/sim/soak_tcp",
     "tests/tcp/test_engine",
     "tests/tcp/test_nic",
     "tests/tcp/test_receive_path",
