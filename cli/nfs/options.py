@@ -6,13 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stagecoach.cli.options import (
-    add_device,
-    add_startup,
-    check_startup,
-    number,
-    startup_options,
-)
+from stagecoach.cli.options import add_device, add_startup, check_startup, number, startup_options
 from stagecoach.ulp.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
 
 _PROFILES = ("rfc8166", "rfc5666")

@@ -3,11 +3,12 @@
 Sizes, numbers of messages, keys and addresses vary: no recorded conversation would do.
 """
 
+import time
 from random import Random
 
 import pytest
 
-from stagecoach.host_driver import WC, WCOpcode, WCStatus, WROpcode, listen
+from stagecoach.host_driver import WC, QPState, WCOpcode, WCStatus, WROpcode, listen
 from stagecoach.ulp.perftest import ends, memory
 from stagecoach.ulp.perftest.link import Link
 from stagecoach.ulp.perftest.results import Bandwidth
@@ -31,6 +32,9 @@ pytestmark = pytest.mark.usefixtures("compiled_device")
 TOOLS = sorted(HANDSHAKES)
 CASES = [(tool, seed) for tool in TOOLS for seed in range(3)]
 
+
+OPEN_SECONDS = 0.05
+"""Longer than a server needs that ends both connections at once."""
 
 SEED = 5
 """Of the octets that our end has in its memory."""
@@ -135,6 +139,9 @@ def test_a_client_of_the_release(devices: Devices, tool, seed):
         region = devices.ours.mrs[remote.rkey].buf  # type: ignore[attr-defined]
         CLIENTS[tool](end, case, remote, region)
         end.await_ended()
+        # The tool posts a receive after the last message: the first connection is still open.
+        time.sleep(OPEN_SECONDS)
+        assert end.control.state == QPState.RTS
     assert server.error is None
     if tool in ("ib_write_bw", "ib_read_bw"):
         assert server.result == Bandwidth(case.size, case.iters, 3.5, 2.25, 0.125)
