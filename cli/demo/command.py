@@ -20,6 +20,7 @@ from stagecoach.cli.open_device import built_device, progress_bar
 from stagecoach.cli.plain_text import TITLE, plain
 from stagecoach.host_driver.locate import NETWORK_CARD, Locator, parse_device
 from stagecoach.host_driver.startup_options import StartupOptions
+from stagecoach.sim.build import build_nic
 
 DEFAULT_SIZE = 4 << 20
 SMALL_SIZE = 64 << 10
@@ -48,7 +49,8 @@ def demo(
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
-        library = built_device(bar)
+        # Both ends of a wire have the NIC of its default address.
+        library = built_device(bar, None if loss is None else build_nic)
         job = Job(
             file=file,
             size=size,

@@ -41,8 +41,8 @@ NIC_MTUS = (1500, MAXIMUM_MTU)
 class SimulatedNic(SimulatedDevice):
     """A `NetworkTransport`: the compiled device with a wire.
 
-    With `tcp=engine` in the address it has a TCP engine in gateware, else the reference TCP stands
-    behind its LLP port.
+    It has a TCP engine in gateware; with `tcp=reference` in the address, the reference TCP stands
+    behind its LLP port instead.
 
     Parameters
     ----------

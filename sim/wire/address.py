@@ -151,7 +151,7 @@ def parse_wire(text: str) -> WireAddress:
     return WireAddress(
         text=text,
         wire=parse_attachment(given["wire"]),
-        tcp=value("tcp", _engine, "reference"),
+        tcp=value("tcp", _engine, "engine"),
         ip=ip,
         gateway=_gateway(given["gw"], ip) if "gw" in given else None,
         mac=value("mac", _mac, b"\x02\x00" + ip.ip.packed),

@@ -1,4 +1,4 @@
-"""Every command with NICs that have the TCP engine in gateware."""
+"""Every command with NICs that have the TCP engine in gateware, which is their default."""
 
 import json
 import os
@@ -33,8 +33,8 @@ class Wire:
         unix = f"unix:{folder}/wire"
         there, here = (pair, pair) if kind == "pair" else (f"unix-listen:{folder}/wire", unix)
         self.pcap = folder / "wire.pcapng"
-        self.server = f"sim://?wire={there}&ip={SERVER}/24&tcp=engine&pcap={self.pcap}"
-        self.client = f"sim://?wire={here}&ip=192.0.2.2/24&tcp=engine"
+        self.server = f"sim://?wire={there}&ip={SERVER}/24&pcap={self.pcap}"
+        self.client = f"sim://?wire={here}&ip=192.0.2.2/24"
 
 
 @pytest.fixture
@@ -166,9 +166,19 @@ def test_info_and_devices_name_the_engine(wire):
     assert (row["state"], row["configuration"]["tcp"]) == ("ready", "gateware")
 
 
+def test_the_demonstration(tmp_path):
+    arguments = ["demo", "--nic", "0.005", "--size", "256KiB", "-o", str(tmp_path), "--json"]
+    found = json.loads(run(*arguments).partition("\nstagecoach:")[0])
+    write, _, read = found["operations"]
+    assert write["segments"] > 180 and read["segments"] > 180
+    assert sum(row["retransmissions"] for row in found["operations"]) > 0
+    assert read["rtt_us"] > 0
+    assert (tmp_path / "demo-nic.pcapng").stat().st_size > 256 << 10
+
+
 def test_a_card_that_is_not_built_is_not_built_to_be_listed(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("STAGECOACH_CACHE", str(tmp_path / "empty"))
-    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24&tcp=engine"
+    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24"
     assert main(["devices", "--json", "--device", device]) == 0
     (row,) = (each for each in json.loads(capsys.readouterr().out) if each["device"] == device)
     assert row["state"] == "not built: the first command that uses it does that"

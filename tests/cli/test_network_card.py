@@ -121,18 +121,6 @@ def test_a_wrong_wire_is_one_line(capsys, device, status, message):
     assert message in told
 
 
-def test_the_demonstration_shows_segments_and_what_was_sent_again(capsys, tmp_path):
-    arguments = ["demo", "--nic", "0.02", "--size", "256KiB", "-o", str(tmp_path)]
-    assert main([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    write, send, read = found["operations"]
-    assert write["segments"] > 180 and read["segments"] > 180
-    assert sum(row["retransmissions"] for row in (write, send, read)) > 0
-    assert read["rtt_us"] > 0
-    assert found["files"] == [str(tmp_path / "demo-nic.pcapng")]
-    assert (tmp_path / "demo-nic.pcapng").stat().st_size > 256 << 10
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from stagecoach.cli.demo import command as demo
 from stagecoach.cli.main import main
 from stagecoach.host_driver import locate
 from stagecoach.sim.network.nic import SimulatedNic
@@ -40,6 +41,7 @@ def entry_points(**of: str) -> Any:
 
 
 locate.entry_points = entry_points  # type: ignore[assignment]
+demo.build_nic = lambda **_: nic_library()  # type: ignore[assignment]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,7 +18,7 @@ def test_what_is_not_given_has_its_default():
     assert address.wire == Attachment("pair", "a")
     assert address.ip == ipaddress.IPv4Interface("192.0.2.2/24")
     assert address.gateway is None
-    assert address.tcp == "reference"
+    assert address.tcp == "engine"
     assert address.mac == bytes.fromhex("0200c0000202")
     assert (address.mtu, address.rto_min_ms) == (1500, 200)
     assert (address.dscp, address.ttl, address.keep_alive_s) == (0, 64, None)
@@ -29,12 +29,12 @@ def test_what_is_not_given_has_its_default():
 
 def test_every_option_is_taken():
     address = parse_wire(
-        f"{START}&tcp=engine&gw=192.0.2.1&mac=02:00:00:00:00:0a&mtu=9000&rto_min_ms=1&rx_ring=1MiB"
+        f"{START}&tcp=reference&gw=192.0.2.1&mac=02:00:00:00:00:0a&mtu=9000&rto_min_ms=1&rx_ring=1MiB"
         "&dscp=63&ttl=255&keep_alive_s=7200"
         "&tx_ring=131072&pcap=/tmp/a%26b+c.pcapng&loss=0.01&duplicate=0.02&reorder=0.03"
         "&corrupt=0.04&delay_us=2.5&rate_gbps=1&seed=18446744073709551615"
     )
-    assert address.tcp == "engine"
+    assert address.tcp == "reference"
     assert address.gateway == ipaddress.IPv4Address("192.0.2.1")
     assert address.mac == bytes.fromhex("02000000000a")
     assert (address.mtu, address.rto_min_ms) == (9000, 1)
