@@ -22,6 +22,8 @@ from tests.tcp.frames import ARP, MAC, PEER
 from tests.tcp.nic_host import RTO_US, WINDOW, Host
 from tests.tcp.receive_reference import SPACE
 
+FAST = False  # a whole NIC
+
 QPS, MTU = 4, 1500
 OCTETS = 1000
 DELAYED_ACK_US = 500
