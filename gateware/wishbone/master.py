@@ -17,7 +17,8 @@ class WishboneMaster(wiring.Component):
     `done` pulses with `outcome` once for each access that was taken, in their order; nobody can
     make it wait. The next access is taken the cycle after it at the earliest. With clocks of the
     same frequency and a slave that answers at once, that is 10 to 12 cycles after the access was
-    taken; each cycle that the slave waits adds one. What crosses are two levels, one each way,
+    taken; each cycle that the slave waits adds one. Whatever the clocks, accesses begin at least 6
+    cycles of `wishbone` apart. What crosses are two levels, one each way,
     which return to 0 between accesses; what goes with them stands still meanwhile.
 
     A slave that does not answer, or whose clock stands still, costs `limit_cycles`: the outcome is

@@ -44,11 +44,11 @@ cycles (tZQinit) where it has 200."""
 _SOFTWARE = CKE | ODT | RESET_N
 
 SETTLE_REFRESH = 2
-"""Accesses, of 6 cycles of `user_clk` or more each, by which a refresh has its 20 cycles (tRFC):
-with those that are needed anyway there are four."""
+"""Accesses, which begin 6 cycles of `user_clk` or more apart, by which a refresh has its 20 cycles
+(tRFC): with those that are needed anyway there are four."""
 
-SETTLE_AFTER = 2
-"""The same until the row is closed: 7 cycles after a write (CWL, tWR, tRP)."""
+SETTLE_AFTER = 1
+"""The same until the row is closed, 9 cycles after a write (CWL, tWR, tRP)."""
 
 
 class Bursts:

@@ -22,11 +22,15 @@ _CS, _WE, _CAS, _RAS, _WREN, _RDEN = (1 << bit for bit in range(6))
 
 @dataclass(frozen=True)
 class ReadsRight:
-    """A lane reads right with this bitslip at delays `first` to `last`."""
+    """A lane reads right with this bitslip at delays `first` to `last`.
+
+    detected: its DQSBUFM finds the burst there, BURSTDET.
+    """
 
     bitslip: int
     first: int
     last: int
+    detected: bool = True
 
 
 class LiteDram:
@@ -114,10 +118,13 @@ class LiteDram:
                 self.values[f"sdram_dfii_pi{phase}_rddata"] = value
             self._read = None
         if self.values["sdram_dfii_control"] & _SEL and self.chip.is_usable():
-            # Its timer never stops, and what it sends meanwhile is lost
-            last, due = self.chip.refreshed, now - now % T_REFI
-            if due >= self._given and (last is None or due > last):
-                self.chip.refresh(due)
+            # Its timer never stops, and what it sends while it has not the memory is lost
+            last = self.chip.refreshed
+            since = self._given if last is None else max(self._given, last + 1)
+            first, latest = since + -since % T_REFI, now - now % T_REFI
+            for due in sorted({first, latest}):
+                if first <= due <= now:
+                    self.chip.refresh(due)
 
     def _drive(self, now: int) -> None:
         control = self.values["sdram_dfii_control"]
@@ -182,7 +189,8 @@ class LiteDram:
                 octet ^ (self._noise.getrandbits(8) | 1 << beat) & 0xFF
                 for beat, octet in enumerate(sent)
             ]
-        self.values["ddrphy_burstdet_seen"] |= 1 << lane
+        if any(one.detected for one in places):
+            self.values["ddrphy_burstdet_seen"] |= 1 << lane
         if any(one.bitslip == bitslip for one in places):
             return sent
         shift = bitslip - places[0].bitslip

@@ -19,6 +19,9 @@ class Answer:
     error: bool = False
 
 
+LEAST_CYCLES = 6
+"""From the beginning of an access to that of the next one."""
+
 Access = tuple[int, int, int | None]
 """Whether it is a write, the word's number, and what is written."""
 
@@ -87,6 +90,7 @@ class Slave:
         """An access stands still until it is answered, and is over then."""
         clock = RisingEdge(self._dut.wishbone_clk)
         open_access, answered = None, False
+        since = LEAST_CYCLES  # the last access began
         while True:
             await clock
             cyc, stb = int(self._port("cyc").value), int(self._port("stb").value)
@@ -95,5 +99,9 @@ class Slave:
                 assert stb != answered
                 if stb:
                     assert self._request() == open_access
+            if stb and open_access is None:
+                assert since >= LEAST_CYCLES or int(self._dut.wishbone_rst.value)
+                since = 0
+            since += 1
             open_access = self._request() if stb else None
             answered = bool(stb and (int(self._port("ack").value) or int(self._port("err").value)))

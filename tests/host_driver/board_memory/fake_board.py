@@ -10,7 +10,7 @@ from stagecoach.hw.interface.sizes import MEMORY_ACCESSES
 from stagecoach.sim.litedram.core import LiteDram
 
 HOST_CYCLES = 10_000
-"""Of `user_clk` for an access of the host: 133 us."""
+"""133 us."""
 
 ACCESS_CYCLES = 6
 """The least that an access of the window takes."""
@@ -21,12 +21,18 @@ class FakeBoard:
 
     Parameters
     ----------
-    core: what is behind it. fails: tells for the number of an access whether it fails, and how:
-        a field of MEMORY_ERRORS.
+    core: what is behind it. host_cycles: of `user_clk`, that an access of the host takes.
+    fails: tells for the number of an access whether it fails, and how: a field of MEMORY_ERRORS.
     """
 
-    def __init__(self, core: LiteDram, fails: Callable[[int], str | None] = lambda _: None):
+    def __init__(
+        self,
+        core: LiteDram,
+        fails: Callable[[int], str | None] = lambda _: None,
+        host_cycles: int = HOST_CYCLES,
+    ):
         self.core = core
+        self._host_cycles = host_cycles
         self.now = 0
         self.host_accesses = self.accesses = 0
         self.is_stuck = False
@@ -65,7 +71,7 @@ class FakeBoard:
         self._go_on()
 
     def _pass(self) -> None:
-        self.now += HOST_CYCLES
+        self.now += self._host_cycles
         self.host_accesses += 1
 
     def _take(self, address: int, value: int | None) -> None:

@@ -68,6 +68,12 @@ def test_the_wider_of_two_windows_is_chosen():
     assert device.core.bitslips == [1, 1] and device.core.delays == [5, 5]
 
 
+def test_a_delay_at_which_no_burst_is_detected_is_not_right():
+    device = board([ReadsRight(1, 2, 4), ReadsRight(1, 5, 7, detected=False)], GOOD[1])
+    (window,) = memory_of(device).start().lanes[0].windows
+    assert (window.first, window.last) == (2, 4)
+
+
 @pytest.mark.parametrize("none", [0, 1])
 def test_a_lane_without_a_window_is_named_with_all_margins(none):
     lanes = list(GOOD)
@@ -188,7 +194,9 @@ def test_it_can_be_started_again_and_says_whether_it_was():
     assert not memory.is_ready
     memory.start()
     assert memory.is_ready
-    memory.start()
+    open_at = []
+    memory.start(lambda *step: open_at.append((step[0], is_open(device))))
+    assert not any(is_open for step, is_open in open_at if step != "initialisation")
     assert memory.is_ready
     assert not device.core.chip.violations
 
