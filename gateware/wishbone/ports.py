@@ -16,7 +16,10 @@ OUTCOME = data.StructLayout({"value": 32, "error": 1, "late": 1})
 
 
 class WishboneSignature(wiring.Signature):
-    """Wishbone B4, classic cycles of whole words of 32 bits, seen from the master."""
+    """Wishbone B4, classic cycles of whole words of 32 bits, seen from the master.
+
+    `sel` of a slave that has it is all ones, `cti` and `bte` are 0.
+    """
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,5 +1,7 @@
 """A board's memory is started on a model, whose lanes read right in given windows only."""
 
+from pathlib import Path
+
 import pytest
 
 from stagecoach.host_driver.board_memory.errors import (
@@ -13,6 +15,8 @@ from stagecoach.hw.interface.litedram import GEOMETRY, SEL, SETTINGS
 from stagecoach.sim.litedram.core import LiteDram, ReadsRight
 from stagecoach.sim.litedram.ddr3 import Ddr3
 from tests.host_driver.board_memory.fake_board import FakeBoard
+
+PAGE = Path(__file__).parents[3] / "docs" / "board.md"
 
 DELAYS, BITSLIPS = SETTINGS["delays"], SETTINGS["bitslips"]
 GOOD = ([ReadsRight(1, 2, 5)], [ReadsRight(2, 1, 5)])
@@ -199,6 +203,13 @@ def test_it_can_be_started_again_and_says_whether_it_was():
     assert not any(is_open for step, is_open in open_at if step != "initialisation")
     assert memory.is_ready
     assert not device.core.chip.violations
+
+
+def test_a_start_takes_so_many_accesses_as_the_page_says():
+    device = board(*GOOD)
+    memory_of(device).start()
+    assert 16_000 < device.host_accesses < 17_000
+    assert "some 16,500 accesses" in PAGE.read_text()
 
 
 def test_progress_comes_to_the_end_of_each_step():
