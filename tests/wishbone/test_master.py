@@ -13,6 +13,7 @@ from tests.support.runner import parameter, run_cocotb
 from tests.wishbone.slave import Access, Answer, Slave
 
 LIMIT_CYCLES = 100
+LEAST_LIMIT = 16
 LARGEST = (1 << ADDRESS_BITS) - 1
 WORD = (1 << 32) - 1
 
@@ -23,9 +24,18 @@ def test_wishbone_master(period_ns: float) -> None:
     run_cocotb(WishboneMaster(LIMIT_CYCLES), __name__, parameters=parameters)
 
 
+def test_the_least_limit_is_enough_for_clocks_of_the_same_frequency() -> None:
+    run_cocotb(
+        WishboneMaster(LEAST_LIMIT),
+        __name__,
+        parameters={"PERIOD_NS": str(CLOCK_PERIOD_NS)},
+        test_filter="check_cycles_of_an_access$",
+    )
+
+
 def test_wrong_limit() -> None:
     with pytest.raises(ValueError, match=r"limit_cycles is 15; allowed: 16 and more"):
-        WishboneMaster(15)
+        WishboneMaster(LEAST_LIMIT - 1)
 
 
 class Bench:
@@ -118,6 +128,7 @@ async def check_cycles_of_an_access(dut: Any) -> None:
             await RisingEdge(dut.clk)
             cycles += 1
         assert 10 <= cycles - waiting <= 12
+        assert bench.outcomes[-1] == said(Answer(1, waiting))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
