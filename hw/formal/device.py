@@ -30,6 +30,7 @@ from stagecoach.gateware.tcp.timers import Timers
 from stagecoach.gateware.tcp.transmit_path import TransmitPath
 from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
+from stagecoach.gateware.wishbone.window import WishboneWindow
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -56,9 +57,10 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "transmit processor": TransmitProcessor,
     "transmit path": lambda: TransmitPath(RnicConfig()),
     "tcp engine": TcpEngine,
-    # Of boards with Ethernet, which have no device yet.
+    # Of boards with Ethernet and memory, which have no device yet.
     "link watch": LinkWatch,
     "mac streams": MacStreams,
+    "memory window": WishboneWindow,
     "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
