@@ -195,7 +195,12 @@ UNKNOWN = ("'MPA-3-01', 'MPA-3-99'", "test_one: 'MPA-3-99' is no id of a row")
         (*UNKNOWN, [], 0),
         (*UNKNOWN, ["--conformance"], 2),
         ("'MPA2-10-04'", "'MPA2-10-04' has a test now: it must not be in reviewed.toml", [], 0),
-        ("'IPV4-3.2-02'", "'IPV4-3.2-02' has a test now: it must not be in not_followed.toml", [], 0),
+        (
+            "'IPV4-3.2-02'",
+            "'IPV4-3.2-02' has a test now: it must not be in not_followed.toml",
+            [],
+            0,
+        ),
         ("", "test_one: a requirement marker without an id", [], 0),
     ],
     ids=["unknown", "unknown to workers", "reviewed", "not followed", "none"],
