@@ -230,7 +230,8 @@ class NetworkPort(Protocol):
     @property
     def frame_fates(self) -> dict[str, int]:
         """What became of the frames of the wire, as far as the engine counts them: names are those
-        of `hw.interface.network_entries.FrameFate` in lower case.
+        of `hw.interface.network_entries.FrameFate` in lower case. The reference TCP has `urgent`
+        alone: segments of its connections with an urgent pointer.
         """
         ...
 

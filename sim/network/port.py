@@ -67,8 +67,8 @@ class EnginePort:
 
     @property
     def frame_fates(self) -> dict[str, int]:
-        """The reference TCP does not count them."""
-        return {}
+        """The reference TCP only counts segments with an urgent pointer."""
+        return {"urgent": self._engine.urgent} if self._engine.urgent else {}
 
     def now_us(self) -> int:
         """The time."""
