@@ -19,6 +19,7 @@ from stagecoach.host_driver import (
 )
 from tests.integration.rig import ALL, End
 from tests.integration.verbs.pair import SECONDS, Pair, in_each, succeeded
+from tests.support.verdicts import shows
 
 SIGNALED, SOLICITED = SendFlags.SIGNALED, SendFlags.SOLICITED
 OCTETS = bytes(range(1, 9))
@@ -86,6 +87,7 @@ def check_rdma_write_and_read(pair: Pair) -> None:
         assert (sent.messages_sent, sent.outstanding_reads) == (4, 0)
 
 
+@shows("EXT-6-01", "EXT-6.3-02", "EXT-6.3-03")
 def check_immediate_data(pair: Pair) -> None:
     """Alone and with a Write before it: a receive has the octets, and its buffer is left alone."""
     with pair.link() as link:
