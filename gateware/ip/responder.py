@@ -106,7 +106,8 @@ class Responder(wiring.Component):
         """What comes."""
         place = Signal(range(PLACES))
         number = Signal(_PLACE_BITS)  # of the word; further words are of no request
-        fits, fitted = Signal(), Signal()  # the place was free when the frame began
+        fits = Signal()  # the place was free when the frame began
+        fitted = Signal()
         word = self.i.p
         ends = self.i.valid & word.last & self.keep
         m.d.comb += [
