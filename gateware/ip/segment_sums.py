@@ -47,7 +47,7 @@ class SegmentSums(wiring.Component):
         m.d.sync += [valid.eq(self.i.valid), word.eq(self.i.p)]
         with m.If(self.i.valid & (self.i.p.index == 1)):
             m.d.sync += ihl.eq(self.i.p.data[48:52])
-        pseudo = Signal(init=1)  # the pseudo header counts
+        pseudo = Signal() if self._icmp else Const(1)  # the pseudo header counts
         with m.If(self.i.valid & (self.i.p.index == 2)):
             m.d.sync += total.eq(big_endian(self.i.p.data[:16]))
             if self._icmp:
@@ -93,7 +93,7 @@ class SegmentSums(wiring.Component):
             with m.Case(1):
                 m.d.comb += ip_lanes.eq(0b11000000)
             with m.Case(2):  # protocol
-                m.d.comb += [ip_lanes.eq(0xFF), tcp_lanes[7].eq(pseudo)]
+                m.d.comb += [ip_lanes.eq(0xFF), tcp_lanes.eq(Cat(Const(0, 7), pseudo))]
             with m.Case(3):  # checksum of the header, source, half of the destination
                 m.d.comb += [
                     ip_lanes.eq(0xFF),

@@ -125,11 +125,12 @@ class ReceiveFront(wiring.Component):
         ]
         good, room, keep = Signal(), Signal(), Signal()
         asks = Signal()  # it is a request, if it is good
+        stays = good & ~asks if self._answers else good
         ends = stored.valid & stored.p.last
         m.d.comb += [
             good.eq((fate == FrameFate.SEGMENT) | (fate == FrameFate.RAW)),
             room.eq(records.i.ready & ~store.full),
-            keep.eq(ends & good & room & ~asks),
+            keep.eq(ends & stays & room),
             store.write.eq(stored.valid),
             store.word.data.eq(stored.p.data),
             store.word.last.eq(stored.p.last),
@@ -139,7 +140,7 @@ class ReceiveFront(wiring.Component):
         ]
         m.d.sync += [
             self.ended.eq(ends),
-            self.fate.eq(Mux(good & ~room & ~asks, Value.cast(FrameFate.FULL), Value.cast(fate))),
+            self.fate.eq(Mux(stays & ~room, Value.cast(FrameFate.FULL), Value.cast(fate))),
         ]
         if self._answers:
             m.submodules.requests = requests = RequestHeader()

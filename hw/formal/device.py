@@ -16,6 +16,7 @@ from stagecoach.gateware.ethernet.mac_streams import MacStreams
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.ip.request_header import RequestHeader
 from stagecoach.gateware.ip.responder import Responder
 from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
@@ -46,6 +47,8 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
     "frame output": FrameOutput,
+    # Of a NIC that answers requests.
+    "request header": RequestHeader,
     "responder": Responder,
     "raw receive": RawReceive,
     "raw transmit": RawTransmit,
