@@ -29,29 +29,28 @@ _ARP_LOW = 0x06
 _ECHO = 0x0800
 """Type and code of a request, which are 0 in a reply (RFC 792)."""
 
-
-SAME = "same"
+_SAME = "same"
 """As in the request."""
 
 # The words of an answer up to the last one that differs, and the one after it, in pairs of octets.
 _START = (
     ("mac_0", "mac_1", "mac_2", "own_0"),
-    ("own_1", "own_2", SAME, SAME),
+    ("own_1", "own_2", _SAME, _SAME),
 )
 _OF_ARP = (
     *_START,
-    (SAME, SAME, "reply", "own_0"),
+    (_SAME, _SAME, "reply", "own_0"),
     ("own_1", "own_2", "address_0", "address_1"),
     ("mac_0", "mac_1", "mac_2", "ip_0"),
-    ("ip_1", SAME, SAME, SAME),
-    (SAME, SAME, SAME, SAME),
+    ("ip_1", _SAME, _SAME, _SAME),
+    (_SAME, _SAME, _SAME, _SAME),
 )
 _OF_ECHO = (
     *_START,
-    (SAME, SAME, SAME, "ttl"),
+    (_SAME, _SAME, _SAME, "ttl"),
     ("ip_sum", "address_0", "address_1", "ip_0"),
-    ("ip_1", "zero", "echo_sum", SAME),
-    (SAME, SAME, SAME, SAME),
+    ("ip_1", "zero", "echo_sum", _SAME),
+    (_SAME, _SAME, _SAME, _SAME),
 )
 _ROWS = len(_OF_ARP)
 
@@ -226,7 +225,7 @@ class Responder(wiring.Component):
         answer = Signal(64)
         for lanes in range(4):
             columns = [[row_of[lanes] for row_of in table] for table in (_OF_ECHO, _OF_ARP)]
-            names = sorted({*columns[0], *columns[1]} - {SAME})
+            names = sorted({*columns[0], *columns[1]} - {_SAME})
             choice = Signal(range(1 + len(names)), name=f"choice_{lanes}")
             chosen = [word.word_select(lanes, 16), *(parts[name] for name in names)]
             m.d.comb += answer.word_select(lanes, 16).eq(Array(chosen)[choice])
