@@ -46,7 +46,7 @@ export FILE
 LOSS ?= 0.001
 # Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX, NIC and MTU are taken from the
 # command line only: programs of others have such variables in their environment.
-SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
+SIZES := DATA_WIDTH COUNTERS ANSWERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from ipaddress import IPv4Address
 from typing import Any
 
 from stagecoach.host_driver.network.ethernet import MAC_OCTETS
@@ -59,6 +60,10 @@ class EnginePort:
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
         return self._engine.settings.maximum_connections
+
+    def answer(self, address: IPv4Address) -> bool:
+        """The reference TCP answers nothing."""
+        return False
 
     @property
     def dropped_frames(self) -> int:
