@@ -1,4 +1,4 @@
-"""The placements of a record read the octets after its position, and the last one releases it.
+"""Each segment has one record, whose placements read the octets after its position and release it.
 
 The STag table is any that answers each request once, later. That the octets are those of the pieces
 is said in `receive_access`, and that those are the payload in `receive_judge`.
@@ -9,6 +9,7 @@ from amaranth.hdl import Cat, Signal, Value
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rdmap.receive.access import ReceiveAccess
 from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.judge import FPDU, Followed, stages
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.formal.receiver import access_needs
 
@@ -74,7 +75,50 @@ def _released(h: Harness) -> None:
     h.invariant("first", ~(start & inside.signal("asking")) | record.fpdu)
 
 
+def _once(h: Harness) -> None:
+    """A record for each segment, and none besides."""
+    judge = Followed(h)
+    stages(judge)
+    ports = judge.ports
+    taken = ports.segment.valid & ports.segment.ready
+    given = ports.record.valid & ports.record.ready
+    under_way = Signal(name="under_way")
+    with h.m.If(taken):
+        h.m.d.sync += under_way.eq(1)
+    with h.m.Elif(given):
+        h.m.d.sync += under_way.eq(0)
+    h.check("one segment after the other", ~taken | ~under_way)
+    h.check("a record is of a segment", ~ports.record.valid | under_way)
+    stored = Value.cast(ports.record.p.stored) == Value.cast(judge.segment.stored)
+    h.check("it is released as the segment names it", ~ports.record.valid | stored)
+    is_fpdu = ports.record.p.fpdu == (judge.segment.kind.as_value() == FPDU)
+    h.check("of an FPDU if that is one", ~ports.record.valid | is_fpdu)
+    h.cover("record", ports.record.valid & is_fpdu)
+    h.invariant("under way", under_way == judge.at_work)
+    takes = judge.inside.child("take").signal("takes")
+    h.invariant("takes one", ~takes | ~under_way)
+
+
 PROPERTIES = (
+    Property(
+        "rdmap.receive.judge.ReceiveJudge",
+        "each segment has one record, by which it is released",
+        in_harness(_once),
+        mutations=(
+            Mutation(
+                "stagecoach.gateware.rdmap.receive.record",
+                "record.stored.eq(segment.stored)",
+                "record.stored.end.eq(segment.stored.end)",
+            ),
+            Mutation(
+                "stagecoach.gateware.rdmap.receive.record",
+                "with m.If(self.record.ready):",
+                "with m.If(0):",
+            ),
+        ),
+        depth=1,
+        reached=1,
+    ),
     Property(
         "rdmap.receive.access.ReceiveAccess",
         "the placements of a record are read one after the other, and the last one releases it",
