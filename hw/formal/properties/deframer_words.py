@@ -14,6 +14,9 @@ from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.properties.deframer import Visits
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
+OUTCOMES_LATE = 5
+"""Cycles after the room of the segment queue has fallen in which outcomes may still come."""
+
 
 def _needs(h: Harness) -> None:
     """Of the aligner (`aligner`) and the Marker remover (`marker_remove`)."""
@@ -89,6 +92,19 @@ def _named(h: Harness) -> None:
     h.check("a segment of each commit", ~commit | told)
     closed = deframer.closed.taken
     h.check("and of no other FPDU", ~told | closed | (commit == is_fpdu))
+    # What comes when the segment queue has no more room: as soon as it counts on.
+    queue, since = inside.child("segments").ports, Signal(range(OUTCOMES_LATE + 1), name="since")
+    with m.If(queue.room):
+        m.d.sync += since.eq(0)
+    with m.Elif(since != OUTCOMES_LATE):
+        m.d.sync += since.eq(since + 1)
+    h.check("outcomes come in time", ~told | queue.room | (since < OUTCOMES_LATE))
+    h.invariant("aligner with room", ~inside.child("aligner").ports.room | (since == 0))
+    for late, there in enumerate((visits.cut, visits.cut_one, visits.cut_two), 1):
+        h.invariant(f"cut with room {late}", ~there | (since <= late))
+    h.invariant("last with room", ~visits.last | (since <= 4))
+    h.invariant("room", ~inside.signal("room", 0) | (since == 0))
+    h.invariant("closes with room", ~inside.signal("closes") | (since <= 1))
     h.cover("two words", commit & (count == 2))
 
     last = visits.last
@@ -128,6 +144,8 @@ PROPERTIES = (
         _named,
         ("with m.If(remover.o_valid & word.first):", "with m.If(remover.o_valid & word.last):"),
         ("self.store.commit_end.eq(last_address + 1)", "self.store.commit_end.eq(last_address)"),
+        ("room.eq(segments.room),", "room.eq(1),"),
+        ("aligner.room.eq(segments.room & ~self", "aligner.room.eq(~self"),
         ("self.numbers.commit.eq(commit)", "self.numbers.commit.eq(done)"),
     ),
 )
