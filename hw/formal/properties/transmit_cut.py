@@ -22,16 +22,18 @@ def _pieces(h: Harness) -> None:
     for _, condition in needs(h, NAME, inside):
         h.assume(condition)
     invariants(h, NAME, inside)
-    # There is a cycle between two messages. Those of one kind are of no other.
+    # What `TransmitChoose` does (`transmit_choose`)
     h.assume(~h.past(stream.valid & stream.ready) | ~stream.valid)
     begins = message.begins_atomic
+    for name in ("inline", "begins_atomic"):
+        h.assume(~h.past(stream.valid) | (message[name] == h.past(message[name])))
     h.assume(~begins | ~(message.bare | message.is_local | message.inline | message.terminating))
     h.assume(~begins | ~(message.is_immediate | message.is_atomic))
     h.assume(~message.is_atomic | message.inline)
     h.assume(~message.terminating | (message.bare & ~message.is_local))
     capacities = (message.tagged_capacity != 0) & (message.untagged_capacity != 0)
     h.assume(~begins | ((message.remaining != 0) & capacities))
-    # The last piece of an FPDU ends it.
+    # What `TransmitCheck` does (`transmit_issue`): the last piece of an FPDU ends it.
     h.assume(~(offered.valid & offered.ready) | cut.over | (piece.asks & ~piece.covers))
 
     silent = message.is_local | message.terminating
@@ -41,6 +43,12 @@ def _pieces(h: Harness) -> None:
     octets = (piece.octets != 0) & (piece.octets <= 65535)
     of_memory = offered.valid & piece.asks & ~message.inline
     h.check("1 to 65535 octets", ~of_memory | octets)
+    taken = h.past(offered.valid & offered.ready)
+    for name in ("asks", "octets", "covers"):
+        h.check(f"{name} for a cycle more", ~taken | (piece[name] == h.past(piece[name])))
+    for name in ("inline", "begins_atomic"):
+        same = message[name] == h.past(message[name])
+        h.check(f"{name} for a cycle more", ~taken | same)
     h.cover("second piece", of_memory & (piece.element == 1))
 
     now = inside.view("piece", piece_layout(CONFIG))
@@ -95,6 +103,11 @@ PROPERTIES = (
                 MODULE,
                 "piece.octets.eq(Mux(piece.covers, left, remaining))",
                 "piece.octets.eq(left)",
+            ),
+            Mutation(
+                MODULE,
+                "with m.If(self.piece.ready):",
+                "m.d.sync += piece.covers.eq(0)\n                with m.If(self.piece.ready):",
             ),
         ),
         depth=1,

@@ -49,6 +49,21 @@ def _asks(h: Harness) -> None:
     h.invariant("only then", ~asked | in_hand)
     h.cover("asked", check.hand & asked)
 
+    # The last piece of an FPDU ends it; the record is right a cycle later (`transmit_cut`).
+    of_fpdu = piece.p.asks & ~piece.p.covers
+    h.check("the last piece ends it", ~(piece.valid & piece.ready) | check.over | of_fpdu)
+    taken = h.past(piece.valid & piece.ready)
+    for value in (piece.p.asks, piece.p.octets, message.inline, message.begins_atomic):
+        h.assume(~taken | (value == h.past(value)))
+    octets = h.past(piece.p.octets)
+    good = (octets != 0) & (octets <= 65535)
+    of_memory = piece.p.asks & ~message.inline
+    h.assume(~piece.valid | ~of_memory | ((piece.p.octets != 0) & (piece.p.octets <= 65535)))
+    record = check.record
+    places = h.past(check.hand) & record.places & ~record.inline
+    h.check("what is placed is the piece", ~places | (good & (record.octets == octets)))
+    h.check("it was asked about", ~places | record.asks)
+
 
 def _allowed(h: Harness) -> None:
     m = h.m
@@ -95,6 +110,16 @@ def _allowed(h: Harness) -> None:
     h.check("a piece is where the table says", ~issue.write | from_there)
     h.check("none is due when it is free", ~issue.free | issue.begin | ~due)
     h.check("free until a piece comes", ~h.past(issue.free & ~issue.begin) | issue.free)
+    # A piece of memory is given away as it came, with octets.
+    h.assume(~(given.places & ~given.inline) | ((given.octets != 0) & (given.octets <= 65535)))
+    placed, item = issue.write & ~issue.item.inline, issue.item
+    h.check("1 to 65535 octets", ~placed | ((item.octets != 0) & (item.octets <= 65535)))
+    as_it_came = (item.octets == about.octets) & (item.inline == about.inline)
+    h.check("a piece goes as it came", ~issue.write | as_it_came)
+    h.check("only what is placed goes", ~issue.write | about.places)
+    same = Value.cast(item) == h.past(Value.cast(item))
+    h.check("one of them at a time", issue.write + issue.commit + issue.discard <= 1)
+    h.check("it was offered before", ~issue.write | (h.past(issue.offer) & same))
     h.cover("atomic", atomic.valid & ~atomic.ready)
     h.cover("refused", inside.in_state("STOP") & about.asks)
 
@@ -106,6 +131,13 @@ def _allowed(h: Harness) -> None:
     h.invariant("failed", ~(at_work | issue.write) | ~(about.failed & about.asks))
     h.invariant("target", ~at_work | ~about.begins_atomic | about.failed | about.asks)
     asks = (here & h.past(asked)) | (at_work & about.asks)
+    of_memory = (at_work | issue.write) & about.places & ~about.inline
+    h.invariant("octets", ~of_memory | ((about.octets != 0) & (about.octets <= 65535)))
+    h.invariant("placed", ~issue.write | about.places)
+    late = issue.write + issue.commit
+    h.invariant("one late", (late <= 1) & (~at_work | inside.in_state("ISSUE", "ATOMIC") | ~late))
+    offers = issue.offer == (inside.in_state("ANSWER") & about.places)
+    h.invariant("offered", offers)
     h.invariant("due", due == (asks & ~answered))
     h.invariant("answered", inside.signal("answered") == answered)
     is_known = ~answered | (issue.address == address)
@@ -132,6 +164,14 @@ PROPERTIES = (
             Mutation(CHECK, "m.d.comb += self.ask.eq(piece.asks)", "m.d.comb += self.ask.eq(1)"),
             Mutation(CHECK, "self.piece.valid & self.free", "self.piece.valid"),
             Mutation(CHECK, "asks.eq(piece.asks & ~failed)", "asks.eq(piece.asks)"),
+            Mutation(
+                CHECK, "with m.Elif(piece.covers | ~piece.asks):", "with m.Elif(~piece.asks):"
+            ),
+            Mutation(
+                CHECK,
+                "record.octets.eq(Mux(message.inline, self.inline_length, piece.octets))",
+                "record.octets.eq(self.inline_length)",
+            ),
         ),
         depth=1,
         reached=6,
@@ -150,6 +190,10 @@ PROPERTIES = (
             ),
             Mutation(ISSUE, "[self.free.eq(0), answered.eq(0)]", "self.free.eq(0)"),
             Mutation(ISSUE, "with m.If(self.begin):", "with m.If(1):"),
+            Mutation(ISSUE, "self.item.octets.eq(record.octets)", "self.item.octets.eq(0)"),
+            Mutation(
+                ISSUE, "self.offer.eq(self.record.places)", "self.offer.eq(self.record.inline)"
+            ),
         ),
         depth=1,
         reached=6,
