@@ -84,10 +84,8 @@ PROPERTIES = (
             ),
             Mutation(
                 MODULE,
-                "m.d.comb += self.message.valid.eq(1)\n                with m.If(self.message.ready):"
-                "\n                    go_idle()",
-                "m.d.comb += self.message.valid.eq(1)\n                with m.If(self.message.ready):"
-                '\n                    m.next = "MESSAGE"',
+                "m.d.comb += self.word_address.eq(OPERATION_ADDRESS)",
+                "m.d.comb += self.message.valid.eq(1)",
             ),
         ),
         depth=1,
