@@ -55,6 +55,16 @@ def _judged(f: Followed) -> Value:
     return f.state("CONTEXT", *in_entry, "REQUEST_CHECK", *receiver.RESPONSE_STATES)
 
 
+def _strobe(f: Followed, name: str, strobe: Value, qp: Value, allowed: Value) -> None:
+    """A pulse to a FIFO of a QP: only if `allowed` a cycle before, and by the rules of its port."""
+    h = f.h
+    h.check(f"{name} only then", ~strobe | (h.started & h.past(allowed)))
+    h.check(f"{name} of its QP", ~strobe | (h.past(f.segment.qp) == qp))
+    h.check(f"QP of a {name} a cycle before", ~strobe | (qp == h.past(qp)))
+    h.check(f"{name} every second cycle", ~strobe | ~h.past(strobe))
+    h.invariant(f"{name} when it left", ~strobe | f.state("IDLE"))
+
+
 def _header(f: Followed) -> None:
     h, state, told = f.h, f.state, f.checks.ports
     header = rfc_checks.header_passes(f.ulpdu, f.stored("extended", f.segment.qp))
@@ -101,6 +111,9 @@ def _requests(f: Followed) -> None:
         looks = f.state("REQUEST_CHECK") & (cause == Cause.NONE)
         h.invariant(f"{what} looked at", ~looks | passes)
         h.check(what, ~f.good | (f.ulpdu.opcode != opcode) | passes)
+    inbound = f.ports.inbound_requests
+    below = f.level < f.stored("irds", f.segment.qp)
+    _strobe(f, "push", inbound.push, inbound.push_qp, below)
 
 
 def _responses(f: Followed) -> None:
@@ -134,6 +147,8 @@ def _responses(f: Followed) -> None:
         other = ulpdu.opcode != opcode
         h.invariant(f"{what} looked at", ~looks | other | passes)
         h.check(what, ~f.good | other | passes)
+    outstanding = f.ports.outstanding_requests
+    _strobe(f, "pop", outstanding.pop, outstanding.pop_qp, ~none)
 
 
 def _records(f: Followed) -> None:
@@ -217,7 +232,7 @@ def _records(f: Followed) -> None:
     h.check("complete", ~f.good | ~is_send | all_cut)
     in_order = piece.valid & (piece.number != gone[: len(piece.number)])
     h.invariant("numbered", ~(scans | f.good) | ~is_send | ~in_order)
-    h.invariant("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
+    h.check("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
     in_bank = ~piece.valid | (piece.bank == record.bank)
     h.invariant("its bank", ~(scans | f.good) | ~is_send | in_bank)
     all_there = (now == count) & (together == ulpdu.payload)
@@ -315,6 +330,8 @@ PROPERTIES = (
                 "atomic_request_checks(payload, last, operation, self.strict)",
                 "atomic_request_checks(payload, last, operation, 0)",
             ),
+            ("receive.record", "self.push.eq(consumed & kind.request)", "self.push.eq(consumed)"),
+            ("receive.judge", "inbound.push_qp.eq(take.qp)", "inbound.push_qp.eq(take.coming)"),
             ("checks", "(header_octets < READ_REQUEST_HEADER_OCTETS) | ~last", "~last"),
         ],
     ),
@@ -341,6 +358,8 @@ PROPERTIES = (
                 "other_identifier=identifier != context.atomic_msn",
                 "other_identifier=0",
             ),
+            ("receive.record", "self.pop.eq(consumed & kind.response)", "self.pop.eq(consumed)"),
+            ("receive.judge", "outstanding.pop_qp.eq(take.qp)", "outstanding.pop_qp.eq(0)"),
         ],
     ),
     _property(
@@ -366,6 +385,7 @@ PROPERTIES = (
             ),
             ("receive.pieces", "Mux(kind.takes_entry, scan.count, 0)", "0"),
             ("receive.scan", "Mux(beyond[-1], left, room)", "left"),
+            ("receive.scan", "room_valid & (room != 0) & (left != 0)", "room_valid & (left != 0)"),
         ],
     ),
 )

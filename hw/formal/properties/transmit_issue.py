@@ -55,6 +55,13 @@ def _asks(h: Harness) -> None:
     taken = h.past(piece.valid & piece.ready)
     for value in (piece.p.asks, piece.p.octets, message.inline, message.begins_atomic):
         h.assume(~taken | (value == h.past(value)))
+    # An FPDU, or an atomic that begins, is handed over once (`transmit_progress`).
+    told, begins = Signal(), message.begins_atomic
+    tells = check.handed | check.begun
+    h.m.d.sync += told.eq((told | tells) & ~check.over)
+    h.check("handed over once", ~tells | (piece.valid & ~told & ~message.terminating))
+    h.check("an atomic begins", (~check.begun | begins) & (~check.handed | ~begins))
+    h.invariant("told", ~told | inside.in_state("HOLD"))
     octets = h.past(piece.p.octets)
     good = (octets != 0) & (octets <= 65535)
     of_memory = piece.p.asks & ~message.inline
@@ -164,6 +171,7 @@ PROPERTIES = (
             Mutation(CHECK, "m.d.comb += self.ask.eq(piece.asks)", "m.d.comb += self.ask.eq(1)"),
             Mutation(CHECK, "self.piece.valid & self.free", "self.piece.valid"),
             Mutation(CHECK, "asks.eq(piece.asks & ~failed)", "asks.eq(piece.asks)"),
+            Mutation(CHECK, "goes = ends & ~failed", "goes = ~failed"),
             Mutation(
                 CHECK, "with m.Elif(piece.covers | ~piece.asks):", "with m.Elif(~piece.asks):"
             ),
