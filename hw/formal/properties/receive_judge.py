@@ -15,6 +15,7 @@ from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.judge import Followed, stages
+from stagecoach.hw.formal.judge_ports import entries, strobe
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.formal.rfc_checks import EXPECTED
 from stagecoach.hw.interface.causes import Cause
@@ -55,16 +56,6 @@ def _judged(f: Followed) -> Value:
     return f.state("CONTEXT", *in_entry, "REQUEST_CHECK", *receiver.RESPONSE_STATES)
 
 
-def _strobe(f: Followed, name: str, strobe: Value, qp: Value, allowed: Value) -> None:
-    """A pulse to a FIFO of a QP: only if `allowed` a cycle before, and by the rules of its port."""
-    h = f.h
-    h.check(f"{name} only then", ~strobe | (h.started & h.past(allowed)))
-    h.check(f"{name} of its QP", ~strobe | (h.past(f.segment.qp) == qp))
-    h.check(f"QP of a {name} a cycle before", ~strobe | (qp == h.past(qp)))
-    h.check(f"{name} every second cycle", ~strobe | ~h.past(strobe))
-    h.invariant(f"{name} when it left", ~strobe | f.state("IDLE"))
-
-
 def _header(f: Followed) -> None:
     h, state, told = f.h, f.state, f.checks.ports
     header = rfc_checks.header_passes(f.ulpdu, f.stored("extended", f.segment.qp))
@@ -88,6 +79,7 @@ def _sends(f: Followed) -> None:
     h.invariant("Immediate Data looked at", looked | immediate)
     h.check("Send", ~f.good | ~is_send | (send & rfc_checks.same_send(ulpdu, expected)))
     h.check("Immediate Data", ~f.good | ~is_immediate | (send & immediate))
+    entries(f)
 
 
 def _requests(f: Followed) -> None:
@@ -113,7 +105,7 @@ def _requests(f: Followed) -> None:
         h.check(what, ~f.good | (f.ulpdu.opcode != opcode) | passes)
     inbound = f.ports.inbound_requests
     below = f.level < f.stored("irds", f.segment.qp)
-    _strobe(f, "push", inbound.push, inbound.push_qp, below)
+    strobe(f, "push", inbound.push, inbound.push_qp, below)
 
 
 def _responses(f: Followed) -> None:
@@ -148,7 +140,7 @@ def _responses(f: Followed) -> None:
         h.invariant(f"{what} looked at", ~looks | other | passes)
         h.check(what, ~f.good | other | passes)
     outstanding = f.ports.outstanding_requests
-    _strobe(f, "pop", outstanding.pop, outstanding.pop_qp, ~none)
+    strobe(f, "pop", outstanding.pop, outstanding.pop_qp, ~none)
 
 
 def _records(f: Followed) -> None:
@@ -312,6 +304,12 @@ PROPERTIES = (
             ),
             ("receive.send", "complete & ~self.too_long", "complete"),
             ("receive.send", "fits & ~self.other_opcode", "fits"),
+            ("receive.send", "kind.last | ~self.shared | self.read", "kind.last | self.read | 1"),
+            (
+                "receive.record",
+                "self.keep_entry.eq(goes_on & kind.takes_entry)",
+                "self.keep_entry.eq(kind.takes_entry)",
+            ),
         ],
     ),
     _property(

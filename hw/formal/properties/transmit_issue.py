@@ -115,6 +115,16 @@ def _allowed(h: Harness) -> None:
     h.check("what goes is allowed", ~(issue.job.valid | issue.write) | good)
     from_there = about.inline | (issue.item.address == address)
     h.check("a piece is where the table says", ~issue.write | from_there)
+    # Only the latest atomic is cancelled, once; no job begins after the end of its visit.
+    cancels = Signal()
+    with m.If(issue.refused.valid | (atomic.valid & atomic.ready)):
+        m.d.sync += cancels.eq(0)
+    with m.If(begun):
+        m.d.sync += cancels.eq(given.begins_atomic & given.asks)
+    h.check("the atomic that was begun last", ~issue.refused.valid | cancels)
+    h.check("once, before another one begins", ~issue.free | ~cancels)
+    h.check("an atomic was begun", ~atomic.valid | cancels)
+    h.check("a job ends its visit", ~issue.job_begin.valid | issue.end)
     h.check("none is due when it is free", ~issue.free | issue.begin | ~due)
     h.check("free until a piece comes", ~h.past(issue.free & ~issue.begin) | issue.free)
     # A piece of memory is given away as it came, with octets.
@@ -140,6 +150,12 @@ def _allowed(h: Harness) -> None:
     asks = (here & h.past(asked)) | (at_work & about.asks)
     of_memory = (at_work | issue.write) & about.places & ~about.inline
     h.invariant("octets", ~of_memory | ((about.octets != 0) & (about.octets <= 65535)))
+    h.invariant(
+        "may cancel",
+        ~at_work | inside.in_state("REPORT") | (cancels == (about.begins_atomic & about.asks)),
+    )
+    h.invariant("a job", ~inside.in_state("ISSUE") | ~about.begins_atomic)
+    h.invariant("no more", ~(cancels & inside.in_state("IDLE", "REPORT")))
     h.invariant("placed", ~issue.write | about.places)
     late = issue.write + issue.commit
     h.invariant("one late", (late <= 1) & (~at_work | inside.in_state("ISSUE", "ATOMIC") | ~late))
@@ -198,6 +214,16 @@ PROPERTIES = (
             ),
             Mutation(ISSUE, "[self.free.eq(0), answered.eq(0)]", "self.free.eq(0)"),
             Mutation(ISSUE, "with m.If(self.begin):", "with m.If(1):"),
+            Mutation(
+                ISSUE,
+                "self.refused.valid.eq(record.begins_atomic & record.asks)",
+                "self.refused.valid.eq(record.asks)",
+            ),
+            Mutation(
+                ISSUE,
+                "[self.job_begin.valid.eq(1), self.end.eq(1)]",
+                "self.job_begin.valid.eq(1)",
+            ),
             Mutation(ISSUE, "self.item.octets.eq(record.octets)", "self.item.octets.eq(0)"),
             Mutation(
                 ISSUE, "self.offer.eq(self.record.places)", "self.offer.eq(self.record.inline)"

@@ -200,11 +200,6 @@ PROPERTIES = (
             Mutation(f"{MODULE}.choose", "can_respond.eq(has_inbound & ", "can_respond.eq(1 & "),
             Mutation(
                 f"{MODULE}.complete",
-                "followed.active.eq(~last & ~begins_atomic)",
-                "followed.active.eq(~last)",
-            ),
-            Mutation(
-                f"{MODULE}.complete",
                 "Mux(last | begins_atomic, 0, progress.done + piece.payload)",
                 "progress.done + piece.payload",
             ),
