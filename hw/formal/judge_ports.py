@@ -9,6 +9,15 @@ from stagecoach.hw.formal.judge import FPDU, Followed
 from stagecoach.hw.interface.causes import Cause
 
 
+KINDS = (
+    SegmentKind.FPDU,
+    SegmentKind.CRC_ERROR,
+    SegmentKind.MARKER_ERROR,
+    SegmentKind.CLOSED,
+    SegmentKind.CLOSED_INSIDE,
+)
+
+
 def strobe(f: Followed, name: str, pulse: Value, qp: Value, allowed: Value) -> None:
     """A pulse to a FIFO of a QP: only if `allowed` a cycle before, and by the rules of its port."""
     h = f.h
@@ -43,7 +52,7 @@ def entries(f: Followed) -> None:
     h.invariant("used when it left", ~uses | state("IDLE"))
     h.invariant("used before", ~h.past(uses) | state("IDLE", "COMMAND", "DECODE"))
     at_work, verdict = f.at_work, receiver.judge_verdict(f.inside)
-    kinds = [kind.value for kind in SegmentKind]
+    kinds = [each.value for each in KINDS]
     coming_kind = f.ports.segment.p.kind.as_value()
     h.assume(~f.ports.segment.valid | Cat(coming_kind == kind for kind in kinds).any())
     kind = f.segment.kind.as_value()
