@@ -5,9 +5,8 @@ from amaranth.hdl import Cat, Signal, Value
 from stagecoach.gateware.layouts import SegmentKind
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
 from stagecoach.hw.formal import receiver, rfc_checks
-from stagecoach.hw.formal.judge import FPDU, Followed
+from stagecoach.hw.formal.judge import Followed
 from stagecoach.hw.interface.causes import Cause
-
 
 KINDS = (
     SegmentKind.FPDU,
@@ -52,12 +51,11 @@ def entries(f: Followed) -> None:
     h.invariant("used when it left", ~uses | state("IDLE"))
     h.invariant("used before", ~h.past(uses) | state("IDLE", "COMMAND", "DECODE"))
     at_work, verdict = f.at_work, receiver.judge_verdict(f.inside)
-    kinds = [each.value for each in KINDS]
-    coming_kind = f.ports.segment.p.kind.as_value()
-    h.assume(~f.ports.segment.valid | Cat(coming_kind == kind for kind in kinds).any())
-    kind = f.segment.kind.as_value()
-    h.invariant("kinds", ~at_work | Cat(kind == each for each in kinds).any())
-    told = (kind == FPDU) | verdict.dropped | (verdict.cause != Cause.NONE)
+    coming_kind = f.ports.segment.p.kind
+    h.assume(~f.ports.segment.valid | Cat(coming_kind == each for each in KINDS).any())
+    kind = f.segment.kind
+    h.invariant("kinds", ~at_work | Cat(kind == each for each in KINDS).any())
+    told = (kind == SegmentKind.FPDU) | verdict.dropped | (verdict.cause != Cause.NONE)
     h.invariant("no FPDU, no entry", ~waits | told)
     h.invariant("looked up", ~at_work | (coming == f.segment.qp))
     for age, value in enumerate((coming, *before[:2], port.select), start=1):
