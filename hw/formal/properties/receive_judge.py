@@ -79,7 +79,6 @@ def _sends(f: Followed) -> None:
     h.invariant("Immediate Data looked at", looked | immediate)
     h.check("Send", ~f.good | ~is_send | (send & rfc_checks.same_send(ulpdu, expected)))
     h.check("Immediate Data", ~f.good | ~is_immediate | (send & immediate))
-    entries(f)
 
 
 def _requests(f: Followed) -> None:
@@ -304,6 +303,12 @@ PROPERTIES = (
             ),
             ("receive.send", "complete & ~self.too_long", "complete"),
             ("receive.send", "fits & ~self.other_opcode", "fits"),
+        ],
+    ),
+    _property(
+        "receive entries are popped and kept by the rules of their port",
+        [_header, _sends, entries],
+        [
             ("receive.send", "kind.last | ~self.shared | self.read", "kind.last | self.read | 1"),
             (
                 "receive.record",

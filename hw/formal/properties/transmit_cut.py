@@ -50,6 +50,8 @@ def _pieces(h: Harness) -> None:
     octets = (piece.octets != 0) & (piece.octets <= 65535)
     of_memory = offered.valid & piece.asks & ~message.inline
     h.check("1 to 65535 octets", ~of_memory | octets)
+    has = inside.signal("remaining")
+    h.check("no more than the element has", ~of_memory | (piece.octets <= has))
     taken = h.past(offered.valid & offered.ready)
     for name in ("asks", "octets", "covers"):
         h.check(f"{name} for a cycle more", ~taken | (piece[name] == h.past(piece[name])))
