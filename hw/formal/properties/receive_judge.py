@@ -138,8 +138,11 @@ def _responses(f: Followed) -> None:
         other = ulpdu.opcode != opcode
         h.invariant(f"{what} looked at", ~looks | other | passes)
         h.check(what, ~f.good | other | passes)
+
+
+def _pops(f: Followed) -> None:
     outstanding = f.ports.outstanding_requests
-    strobe(f, "pop", outstanding.pop, outstanding.pop_qp, ~none)
+    strobe(f, "pop", outstanding.pop, outstanding.pop_qp, ~(f.waiting == 0))
 
 
 def _records(f: Followed) -> None:
@@ -340,7 +343,7 @@ PROPERTIES = (
     ),
     _property(
         "a good response is the next part of what the oldest outstanding request asks for",
-        [_header, _responses],
+        [_header, _responses, _pops],
         [
             ("receive.checks", "(self.outstanding_level == 0) | read.atomic", "read.atomic"),
             ("receive.checks", "(self.outstanding_level == 0) | ~read.atomic", "~read.atomic"),
