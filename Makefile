@@ -46,11 +46,11 @@ export FILE
 LOSS ?= 0.001
 # Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX, NIC and MTU are taken from the
 # command line only: programs of others have such variables in their environment.
-SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
+SIZES := DATA_WIDTH COUNTERS ANSWERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak soak-tcp mutate conformance packetdrill interop nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
+.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak soak-tcp mutate conformance packetdrill interop nfs bench bench-short bench-loss timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -118,6 +118,9 @@ bench: setup ## measure the device, write build/bench.json
 
 bench-short: setup ## measure all cycles in shorter runs, fail if one is below its floor (bench/floors.toml)
 	$(BIN)/python -m bench --short --jobs $(JOBS)
+
+bench-loss: setup ## what lost segments cost the TCP engine, for hours (SEGMENTS=100000 SEEDS=10)
+	$(BIN)/python -m bench.tcp_loss --segments $(or $(SEGMENTS),100000) --seeds $(or $(SEEDS),10) --jobs $(JOBS)
 
 timing: setup ## synthesize, place and route the device, each block alone, and the area of the engine (build/timing.json, build/timing_blocks.json)
 	status=0; for what in "" --blocks "--design engine --area"; do \

@@ -156,6 +156,7 @@ REQUIRED = {
     tcp.LONG_KEY: _least(7.7),
     tcp.DUPLEX_KEY: _least(14),
     tcp.QPS_KEY: _least(0.95, 1),
+    tcp.FAIR_KEY: _least(0.9, 1),
     "sim_cycles_per_second": _least(500_000),
     "sim_cycles_per_second_ratio": _least(50),
     "sim_idle_cpu_us_per_s": _most(200),

@@ -46,6 +46,7 @@ class RnicConfig:
     max_burst_beats: longest AXI burst, in words of 64 bits: at a width of 32 it has twice as many
         beats.
     counters: count octets, messages and errors, in one block RAM (`registers/counters.py`).
+    answers: of a NIC: ARP and echo requests can be answered without the driver (`ip/responder.py`).
     """
 
     data_width: int = 64
@@ -59,6 +60,7 @@ class RnicConfig:
     payload_buffer_octets: int = 4096
     max_burst_beats: int = 32
     counters: bool = True
+    answers: bool = False
 
     def __post_init__(self) -> None:
         widths = ", ".join(map(str, DATA_WIDTHS))
@@ -69,7 +71,9 @@ class RnicConfig:
         longest = MAX_AXI_BEATS * self.data_width // WORD_WIDTH
         allowed = f"up to {longest} with a data_width of {self.data_width}"
         _check("max_burst_beats", self.max_burst_beats, allowed, self.max_burst_beats <= longest)
-        _check("counters", self.counters, "True, False", self.counters in (True, False))
+        for name in ("counters", "answers"):
+            value = getattr(self, name)
+            _check(name, value, "True, False", value in (True, False))
 
     @property
     def qp_bits(self) -> int:

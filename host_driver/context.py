@@ -172,7 +172,7 @@ class Context(Device):
         self.used_qps: set[int] = set()  # those that are closed, too
         self.cqs: ByNumber[OpenCQ] = ByNumber()
         self.channels: WeakKeyDictionary[OpenChannel, None] = WeakKeyDictionary()
-        self.watcher = Watcher(self)
+        self.watcher = Watcher(self, self.frees_at_once)
         self._handlers = EventHandlers(self.watcher)
         self._readable: Readable | None = None
         self._error: Exception | None = None

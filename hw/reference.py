@@ -2,10 +2,11 @@
 
 `python -m stagecoach.hw.reference` (`make docs`) writes to `build/docs`:
 
-* `registers/index.html`, `network_registers/index.html`: the registers of the RNIC, and those that
-  a NIC has beside them, by PeakRDL;
+* `registers/index.html`, `network_registers/index.html`, `memory_registers/index.html`: the
+  registers of the RNIC, those that a NIC has beside them, those of a board's memory, by PeakRDL;
 * `queue_entries.html`: entries of rings, their enumerations and the causes of errors;
-* `stagecoach_registers.h`, `stagecoach_network.h`, `stagecoach_entries.h`: the same for C and C++;
+* `stagecoach_registers.h`, `stagecoach_network.h`, `stagecoach_memory.h`, `stagecoach_entries.h`:
+  the same for C and C++;
 * `stagecoach_llp.vh`: the kinds of events of the LLP port for Verilog.
 """
 
@@ -26,7 +27,7 @@ from stagecoach.hw.interface.queue_entries import (
     offset_of,
     size_of,
 )
-from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, registers
 from stagecoach.hw.interface.shared import (
     ELEMENT,
     ENTRIES,
@@ -43,8 +44,14 @@ ENTRY_PAGE = "queue_entries.html"
 REGISTER_PAGE = Path("registers") / "index.html"
 NETWORK_HEADER = "stagecoach_network.h"
 NETWORK_PAGE = Path("network_registers") / "index.html"
+MEMORY_HEADER = "stagecoach_memory.h"
+MEMORY_PAGE = Path("memory_registers") / "index.html"
 
-DESCRIPTIONS = {RNIC: (REGISTER_HEADER, REGISTER_PAGE), NETWORK: (NETWORK_HEADER, NETWORK_PAGE)}
+DESCRIPTIONS = {
+    RNIC: (REGISTER_HEADER, REGISTER_PAGE),
+    NETWORK: (NETWORK_HEADER, NETWORK_PAGE),
+    MEMORY: (MEMORY_HEADER, MEMORY_PAGE),
+}
 """Header and page of each register description."""
 
 ALL_ENTRIES = ENTRIES | NETWORK_ENTRIES

@@ -127,3 +127,16 @@ def test_the_reference_speaks_of_bytes(file):
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, documented):
             assert not re.search(r"\boctets?\b", ast.get_docstring(node) or "", re.IGNORECASE)
+
+
+def test_every_reason_to_refuse_a_frame_is_on_the_page_of_the_network():
+    text = (ROOT / "docs/network.md").read_text()
+    sources = sorted((ROOT / "host_driver/network").glob("*.py"))
+    names = {
+        name
+        for source in sources
+        for line in re.findall(r"Refused\(([^\n]*)\)", source.read_text())
+        for name in re.findall(r'"(\w+)"', line)
+    }
+    assert len(names) > 25
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.encodings import encoding
@@ -80,6 +80,27 @@ class FrameBus(wiring.Signature):
 
     def __init__(self) -> None:
         super().__init__({"valid": Out(1), "p": Out(FRAME_WORD_AT)})
+
+
+class AnswersSignature(wiring.Signature):
+    """Answers to requests for this station, seen from the engine, which sends them.
+
+    enable: requests that are found from now on are answered, and do not go to the driver; those
+    that were found before are answered in any case. address: IPv4 address of this station, its
+    first octet is the highest; it stands while `enable` is high. frame: to `FrameOutput`.
+    answered, dropped: a pulse for each request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "enable": Out(1),
+                "address": Out(32),
+                "frame": In(stream.Signature(FRAME_BEAT)),
+                "answered": In(1),
+                "dropped": In(1),
+            }
+        )
 
 
 class AxiStreamSignature(wiring.Signature):

@@ -44,7 +44,8 @@ class Ipv4Header(wiring.Component):
     ahead, i: words of frames, and the same ones a cycle later. mac: of this station; the first
         octet is in its lowest bits.
     good: the header's checksum is right, for the frame that ended a cycle ago.
-    fate: SEGMENT if TCP has to be looked at. octets: of the frame. ihl, total: of the header.
+    fate: SEGMENT if TCP has to be looked at. own: the frame is to `mac`. octets: of the frame.
+        ihl, total: of the header.
     source, destination: addresses; the first octet is the highest. congestion: ECN.
     """
 
@@ -59,6 +60,7 @@ class Ipv4Header(wiring.Component):
                 "mac": In(48),
                 "good": In(1),
                 "fate": Out(FrameFate),
+                "own": Out(1),
                 "octets": Out(OCTETS_BITS),
                 "ihl": Out(4),
                 "total": Out(16),
@@ -72,7 +74,7 @@ class Ipv4Header(wiring.Component):
         m = Module()
         word = self.i.p
         lanes = word.data
-        own, group, strange = Signal(), Signal(), Signal()
+        own, group, strange = self.own, Signal(), Signal()
         error, long, short = Signal(), Signal(), Signal()
         is_ipv4, is_arp, is_tcp, fragment = Signal(), Signal(), Signal(), Signal()
         short_ip, other_version = Signal(), Signal()

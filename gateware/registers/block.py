@@ -62,7 +62,7 @@ class RegisterBlock(wiring.Component):
 
     Parameters
     ----------
-    source: the description: `RNIC` or `NETWORK` of `hw/interface/registers.py`.
+    source: the description: `RNIC`, `NETWORK` or `MEMORY` of `hw/interface/registers.py`.
 
     Members
     -------

@@ -4,6 +4,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from ipaddress import IPv4Address
 from typing import Any
 
 from stagecoach.host_driver import network_registers as registers
@@ -21,6 +22,7 @@ from stagecoach.host_driver.network.hardware.frame_queues import (
 from stagecoach.host_driver.network.hardware.numbers import Numbers
 from stagecoach.host_driver.network.hardware.start import (
     HardwareSettings,
+    answer_requests,
     identify,
     switch_off,
     switch_on,
@@ -120,6 +122,11 @@ class HardwarePort:
         """Connections that the engine keeps at once."""
         return self._connections
 
+    def answer(self, address: IPv4Address) -> bool:
+        """Have the device answer ARP and echo requests for the address; `False`: it cannot."""
+        with self._changing():
+            return answer_requests(self._commands, address)
+
     @property
     def dropped_frames(self) -> int:
         """Frames that were not kept; those of the device are counted mod 2^32."""
@@ -128,13 +135,15 @@ class HardwarePort:
 
     @property
     def frame_fates(self) -> dict[str, int]:
-        """Counts modulo 2^32, by the names of `FrameFate`."""
+        """Counts modulo 2^32, by the names of `FrameFate`, and of what the device has answered."""
         with self._changing():
             counts = {}
             for fate in FrameFate:
                 self._commands.write(registers.NETWORK_FRAME_FATE, fate=fate)
                 count = self._commands.read(registers.NETWORK_FRAMES_SEEN)["value"]
                 counts[fate.name.lower()] = count
+            counts["answered"] = self._commands.read(registers.NETWORK_ANSWERED)["value"]
+            counts["unanswered"] = self._commands.read(registers.NETWORK_UNANSWERED)["value"]
             return {name: count for name, count in counts.items() if count}
 
     def now_us(self) -> int:

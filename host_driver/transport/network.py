@@ -222,6 +222,13 @@ class NetworkPort(Protocol):
         """
         ...
 
+    def answer(self, address: IPv4Address) -> bool:
+        """Have the device answer ARP and echo requests for the address from now on, by itself.
+
+        They do not come as frames then, but for those that it leaves. `False`: it cannot.
+        """
+        ...
+
     @property
     def dropped_frames(self) -> int:
         """Frames that the queue of `receive_frame` had no room for."""
@@ -230,7 +237,9 @@ class NetworkPort(Protocol):
     @property
     def frame_fates(self) -> dict[str, int]:
         """What became of the frames of the wire, as far as the engine counts them: names are those
-        of `hw.interface.network_entries.FrameFate` in lower case.
+        of `hw.interface.network_entries.FrameFate` in lower case. Beside them, of those that are
+        `raw`: requests that the device has `answered`, or left `unanswered` because it was busy.
+        The reference TCP has `urgent` alone: segments of its connections with an urgent pointer.
         """
         ...
 

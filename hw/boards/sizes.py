@@ -1,4 +1,4 @@
-"""Prints how much of an ECP5 the cores of LiteX take: `python -m stagecoach.hw.boards.sizes`.
+"""Prints how much of an ECP5 a board's cores take: `python -m stagecoach.hw.boards.sizes`.
 
 Synthesized with the flow of a device, in a minute or so. Nothing is placed: the cells of the pins
 have their places only with a board's pins.
@@ -10,6 +10,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from stagecoach.gateware.wishbone.window import WishboneWindow
 from stagecoach.hw.boards.ethernet import EthernetPort
 from stagecoach.hw.boards.litex import dram, mac
 from stagecoach.hw.boards.litex.generate import NotGenerated
@@ -23,7 +24,7 @@ CELLS = ("LUT4", "CCU2C", "TRELLIS_DPR16X4", "TRELLIS_FF", "DP16KD")
 
 FOLDER = BUILD / "litex"
 
-PORT = "ethernet_port"
+PORT, WINDOW = "ethernet_port", "wishbone_window"
 
 
 def _as_rtlil(top: str, verilog: str, rtlil: str = "") -> str:
@@ -52,6 +53,7 @@ def sizes() -> dict[str, dict[str, int]]:
         "MAC and PHY of LiteEth": (mac.MODULE, mac.verilog(), ""),
         "the same in `EthernetPort`": (PORT, mac.verilog(), export(EthernetPort(), PORT)),
         "controller and PHY of LiteDRAM": (dram.MODULE, dram.verilog(), ""),
+        "`WishboneWindow`": (WINDOW, "", export(WishboneWindow(), WINDOW)),
     }
     found = {}
     for name, (top, verilog, rtlil) in designs.items():

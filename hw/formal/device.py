@@ -16,6 +16,8 @@ from stagecoach.gateware.ethernet.mac_streams import MacStreams
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.ip.request_header import RequestHeader
+from stagecoach.gateware.ip.responder import Responder
 from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.builder import Builder
@@ -30,6 +32,7 @@ from stagecoach.gateware.tcp.timers import Timers
 from stagecoach.gateware.tcp.transmit_path import TransmitPath
 from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
+from stagecoach.gateware.wishbone.window import WishboneWindow
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -45,6 +48,9 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
     "frame output": FrameOutput,
+    # Of a NIC that answers requests.
+    "request header": RequestHeader,
+    "responder": Responder,
     "raw receive": RawReceive,
     "raw transmit": RawTransmit,
     "segment list": SegmentList,
@@ -56,9 +62,10 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "transmit processor": TransmitProcessor,
     "transmit path": lambda: TransmitPath(RnicConfig()),
     "tcp engine": TcpEngine,
-    # Of boards with Ethernet, which have no device yet.
+    # Of boards with Ethernet and memory, which have no device yet.
     "link watch": LinkWatch,
     "mac streams": MacStreams,
+    "memory window": WishboneWindow,
     "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""

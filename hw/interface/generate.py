@@ -1,7 +1,7 @@
 """Writes what is made from the register descriptions, as text that is kept in the repository.
 
-That is `host_driver/registers.py` and `host_driver/network_registers.py`, and in the descriptions
-the digest of what device and host share.
+That is `host_driver/registers.py`, `network_registers.py` and `memory_registers.py` there, and in
+the descriptions the digest of what device and host share.
 `python -m stagecoach.hw.interface.generate` writes all, `--check` fails if one is out of date.
 """
 
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from stagecoach.hw.interface.registers import NETWORK, RNIC, encodings, registers
-from stagecoach.hw.interface.shared import digest, network_digest
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, encodings, registers
+from stagecoach.hw.interface.shared import digest, memory_digest, network_digest
 
 CLASSES = {
     "command": "CommandOpcode",
@@ -23,9 +23,17 @@ CLASSES = {
 """Names of the enumerations in Python."""
 
 DRIVER = Path(__file__).parents[2] / "host_driver"
-TARGETS = {RNIC: DRIVER / "registers.py", NETWORK: DRIVER / "network_registers.py"}
+TARGETS = {
+    RNIC: DRIVER / "registers.py",
+    NETWORK: DRIVER / "network_registers.py",
+    MEMORY: DRIVER / "memory_registers.py",
+}
 
-DIGESTS: dict[Path, Callable[[], int]] = {RNIC: digest, NETWORK: network_digest}
+DIGESTS: dict[Path, Callable[[], int]] = {
+    RNIC: digest,
+    NETWORK: network_digest,
+    MEMORY: memory_digest,
+}
 
 DIGEST = re.compile(r"(digest\[31:0\] = 32'h)[0-9A-F]{8};")
 
@@ -84,12 +92,14 @@ def driver_registers(source: Path = RNIC) -> str:
         "`python -m stagecoach.hw.interface.generate`. Do not edit.",
         '"""',
         "",
-        "from enum import IntEnum",
     ]
+    if encodings(source):
+        lines.append("from enum import IntEnum")
     if source == RNIC:
         lines += KINDS.splitlines()
     else:
-        lines += ["", "from stagecoach.host_driver.registers import Field, Register", ""]
+        lines += [""] if encodings(source) else []
+        lines += ["from stagecoach.host_driver.registers import Field, Register", ""]
     for register in registers(source):
         lines.append(f"{register.name} = Register(")
         lines.append(f"    0x{register.address:03X},")

@@ -54,7 +54,7 @@ class FrameFate(IntEnum):
     """What became of a received frame: it is kept, or the first check that it failed."""
 
     SEGMENT = 0  # a good TCP segment
-    RAW = 1  # good, but not of TCP: for the driver
+    RAW = 1  # good, but not of TCP: for the driver, or answered
     LINK_ERROR = 2  # the MAC says so
     LONG = 3  # longer than the MTU allows
     SHORT = 4  # shorter than its header

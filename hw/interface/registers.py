@@ -1,4 +1,4 @@
-"""The register descriptions, `registers.rdl` and `network.rdl`, as plain Python."""
+"""The register descriptions, `registers.rdl`, `network.rdl`, `memory.rdl`, as plain Python."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +10,8 @@ from systemrdl.node import FieldNode, RegNode
 RNIC = Path(__file__).with_name("registers.rdl")
 NETWORK = Path(__file__).with_name("network.rdl")
 """What a device with a network of its own has beside those of the RNIC."""
+MEMORY = Path(__file__).with_name("memory.rdl")
+"""What a board's device with a memory of its own has beside those."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
-from stagecoach.hw.interface import network_entries, queue_entries
+from stagecoach.hw.interface import litedram, network_entries, queue_entries
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import Fields
-from stagecoach.hw.interface.registers import NETWORK, RNIC, Field, encodings, registers
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, Field, encodings, registers
 
 ELEMENT = "element"
 ENTRIES: dict[str, Fields] = {
@@ -59,6 +59,7 @@ def _digest(
     source: Path,
     entries: Mapping[str, Fields],
     enums: Mapping[str, type[IntEnum] | type[IntFlag]],
+    **others: object,
 ) -> int:
     shared = {
         "registers": [
@@ -73,6 +74,7 @@ def _digest(
         "enums": {
             name: {str(member.name): int(member) for member in kind} for name, kind in enums.items()
         },
+        **others,
     }
     text = json.dumps(shared, sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -89,3 +91,9 @@ def digest() -> int:
 def network_digest() -> int:
     """The same of the network."""
     return _digest(NETWORK, NETWORK_ENTRIES, NETWORK_ENUMS)
+
+
+def memory_digest() -> int:
+    """The same of the memory of a board, with what is behind its window."""
+    controller = {name: [one.address, one.words] for name, one in litedram.REGISTERS.items()}
+    return _digest(MEMORY, {}, {}, controller=controller, settings=litedram.SETTINGS)

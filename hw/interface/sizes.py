@@ -36,3 +36,6 @@ MTU = 1500
 
 MTUS = range(576, 9001)
 """Those that a NIC may have."""
+
+MEMORY_ACCESSES = 16
+"""Accesses to the memory controller of a board that may be queued."""

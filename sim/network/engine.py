@@ -14,7 +14,7 @@ from stagecoach.host_driver.transport.network import (
 from stagecoach.sim.llp_messages import LlpMessage
 from stagecoach.sim.model.tcp import ipv4
 from stagecoach.sim.model.tcp.malformed import MalformedError
-from stagecoach.sim.model.tcp.segment import Segment, decode_packet, encode_packet
+from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet, encode_packet
 from stagecoach.sim.model.tcp.state import Settings
 from stagecoach.sim.network.flow import Flow, Post
 
@@ -64,7 +64,8 @@ class Engine:
     Attributes
     ----------
     frames: for the driver. ended: connections that ended. doubtful: handles of connections with R1
-        retransmissions that were not answered. dropped: frames without room.
+        retransmissions that were not answered. dropped: frames without room. urgent: segments of
+        connections with an urgent pointer, whose octets stay in the stream.
     news: whether something came for a stream that no QP has, since this was set to `False`.
     """
 
@@ -73,7 +74,7 @@ class Engine:
         self.frames: deque[bytes] = deque()
         self.ended: deque[Ended] = deque()
         self.doubtful: deque[int] = deque()
-        self.dropped = 0
+        self.dropped = self.urgent = 0
         self.news = False
         self._tcp = settings.tcp
         self._send = send
@@ -185,6 +186,7 @@ class Engine:
         flow = self._by_ends.get((local, (packet.source, segment.source_port)))
         if flow is None:
             return False
+        self.urgent += Flags.URG in segment.flags
         flow.arrives(now, segment)
         if flow.lane is None:
             self.news = True

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from ipaddress import IPv4Address
 from typing import Any
 
 from stagecoach.host_driver.network.ethernet import MAC_OCTETS
@@ -60,6 +61,10 @@ class EnginePort:
         """Connections that the engine keeps at once."""
         return self._engine.settings.maximum_connections
 
+    def answer(self, address: IPv4Address) -> bool:
+        """The reference TCP answers nothing."""
+        return False
+
     @property
     def dropped_frames(self) -> int:
         """Frames that the queue of `receive_frame` had no room for."""
@@ -67,8 +72,8 @@ class EnginePort:
 
     @property
     def frame_fates(self) -> dict[str, int]:
-        """The reference TCP does not count them."""
-        return {}
+        """The reference TCP only counts segments with an urgent pointer."""
+        return {"urgent": self._engine.urgent} if self._engine.urgent else {}
 
     def now_us(self) -> int:
         """The time."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.tcp import rate, rate_from
+from bench.tcp import jain_index, rate, rate_from
 
 
 def test_one_receiver_counts_from_its_first_completion_to_its_last():
@@ -21,3 +21,8 @@ def test_directions_that_were_never_under_way_at_once_have_no_rate():
 
 def test_many_qps_count_from_when_they_begin():
     assert rate_from(100, [200, 300, 500], 60) == 3 * 60 / 400
+
+
+def test_fairness_is_one_of_equals_and_a_share_of_one_that_has_all():
+    assert jain_index([3.0, 3.0, 3.0]) == 1
+    assert jain_index([5.0, 0.0, 0.0, 0.0]) == 0.25

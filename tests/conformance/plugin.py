@@ -167,6 +167,7 @@ class Conformance:
             terminalreporter.write_line(
                 f"{group.upper():3} {level:6} {count['total']:4} rows: {count['tested']} tested, "
                 f"{count['passed']} passed, {count['reviewed']} reviewed, "
+                f"{count['not_followed']} not followed, "
                 f"{len(self._list[f'{prefix}_without_test'])} without a test"
             )
         for level, prefix in report.ENGINE_PREFIXES.items():

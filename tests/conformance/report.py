@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.conformance.requirements import COUNTED_LEVELS, FOLDER, OUTSIDE, Requirements
 
-COUNTS = ("total", "tested", "passed", "reviewed")
+COUNTS = ("total", "tested", "passed", "reviewed", "not_followed")
 
 PREFIXES = {
     ("", "MUST"): "must",
@@ -44,6 +44,7 @@ class Result(Enum):
     SKIPPED = "skipped"
     NOT_RUN = "not run"
     REVIEWED = "reviewed"
+    NOT_FOLLOWED = "not followed"
     NO_TEST = "no test"
     OPTIONAL = "optional"  # a MAY row without a test
     OUTSIDE = "outside"
@@ -84,7 +85,8 @@ def conformance_list(
         elif row.outside:
             result = Result.OUTSIDE
         elif row.id in requirements.reviews:
-            result = Result.REVIEWED
+            followed = requirements.reviews[row.id].followed
+            result = Result.REVIEWED if followed else Result.NOT_FOLLOWED
         else:
             result = Result.NO_TEST if row.level in COUNTED_LEVELS else Result.OPTIONAL
         rows.append(
@@ -147,6 +149,7 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         "tested": sum(bool(row["tests"]) for row in rows),
         "passed": sum(row["result"] == Result.PASSED.value for row in rows),
         "reviewed": len(_ids(rows, Result.REVIEWED)),
+        "not_followed": len(_ids(rows, Result.NOT_FOLLOWED)),
     }
 
 
@@ -196,7 +199,8 @@ def _count_lines(found: Mapping[str, Any]) -> list[str]:
             cells = [f"<th>{_text(prefix + component)}</th>"]
             for level in COUNTED_LEVELS:
                 counts = levels[level.lower()]
-                missing = counts["total"] - counts["tested"] - counts["reviewed"]
+                shown = ("tested", "reviewed", "not_followed")
+                missing = counts["total"] - sum(counts[name] for name in shown)
                 numbers = [*(counts[name] for name in COUNTS), missing]
                 cells += [f"<td>{number or ''}</td>" for number in numbers]
             of_all = ' class="all"' if component == "all" else ""

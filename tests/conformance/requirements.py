@@ -55,12 +55,17 @@ class Requirement:
         return not self.outside and self.level in COUNTED_LEVELS
 
 
+REVIEWS = {"reviewed.toml": True, "not_followed.toml": False}
+"""Files with rows that have no test, and whether what they say is followed."""
+
+
 @dataclass(frozen=True)
 class Review:
-    """Why no test can show a row, and where it can be read."""
+    """Why no test can show a row, and where it can be read. A row may also not be `followed`."""
 
     reason: str
     where: tuple[str, ...]
+    followed: bool = True
 
 
 class Requirements:
@@ -71,28 +76,33 @@ class Requirements:
 
     Parameters
     ----------
-    folder: has the rows in CSV files, `corrections.toml` and `reviewed.toml`.
+    folder: has the rows in CSV files, `corrections.toml`, `reviewed.toml`, `not_followed.toml`.
 
     Raises `ValueError` for an id that occurs twice, for a correction or a review of an id that
-    does not exist, and for a review of a row that is not counted.
+    does not exist, and for a review of a row that is not counted or was reviewed before.
     """
 
     def __init__(self, folder: Path = FOLDER):
         corrections = _tables(folder / "corrections.toml", {"text", "reason"})
-        reviews = _tables(folder / "reviewed.toml", {"reason", "where"})
+        reviews = {name: _tables(folder / name, {"reason", "where"}) for name in REVIEWS}
         self.rows: dict[str, Requirement] = {}
         for path in sorted(folder.glob("*.csv")):
             with path.open(newline="") as file:
                 for row in csv.DictReader(file):
                     self._add(path.name, row, corrections.get(row["id"], {}))
-        for name, found in (("corrections.toml", corrections), ("reviewed.toml", reviews)):
+        for name, found in {"corrections.toml": corrections, **reviews}.items():
             if unknown := sorted(found.keys() - self.rows.keys()):
                 raise ValueError(f"{name}: {unknown}; allowed: ids of rows")
-        if outside := sorted(id for id in reviews if not self.rows[id].counted):
-            raise ValueError(f"reviewed.toml: {outside}; allowed: rows that are counted")
-        self.reviews = {
-            id: Review(review["reason"], tuple(review["where"])) for id, review in reviews.items()
-        }
+        self.reviews: dict[str, Review] = {}
+        for name, found in reviews.items():
+            if outside := sorted(id for id in found if not self.rows[id].counted):
+                raise ValueError(f"{name}: {outside}; allowed: rows that are counted")
+            if twice := sorted(found.keys() & self.reviews.keys()):
+                raise ValueError(f"{name}: {twice}; allowed: in one file")
+            self.reviews |= {
+                id: Review(review["reason"], tuple(review["where"]), REVIEWS[name])
+                for id, review in found.items()
+            }
 
     def _add(self, file: str, row: dict[str, str], correction: dict[str, Any]) -> None:
         if row["id"] in self.rows:
@@ -121,8 +131,12 @@ class Requirements:
             if id not in self.rows:
                 found.append(f"{id!r} is no id of a row")
             elif id in self.reviews:
-                found.append(f"{id!r} has a test now: it must not be in reviewed.toml")
+                found.append(f"{id!r} has a test now: it must not be in {_file(self.reviews[id])}")
         return found
+
+
+def _file(review: Review) -> str:
+    return next(name for name, followed in REVIEWS.items() if followed == review.followed)
 
 
 def _tables(path: Path, keys: set[str]) -> dict[str, dict[str, Any]]:

@@ -107,7 +107,8 @@ def test_rows_are_counted_by_level(project: pytest.Pytester):
         prefix = level.lower()
         assert found[f"{prefix}_total"] == len(ids)
         without = found[f"{prefix}_without_test"]
-        assert len(without) == len(ids) - found[f"{prefix}_tested"] - found[f"{prefix}_reviewed"]
+        shown = ("tested", "reviewed", "not_followed")
+        assert len(without) == len(ids) - sum(found[f"{prefix}_{name}"] for name in shown)
         assert set(without) < set(ids)
     assert (found["must_tested"], found["must_passed"]) == (2, 1)
     assert (found["should_tested"], found["should_passed"]) == (1, 1)
@@ -194,9 +195,15 @@ UNKNOWN = ("'MPA-3-01', 'MPA-3-99'", "test_one: 'MPA-3-99' is no id of a row")
         (*UNKNOWN, [], 0),
         (*UNKNOWN, ["--conformance"], 2),
         ("'MPA2-10-04'", "'MPA2-10-04' has a test now: it must not be in reviewed.toml", [], 0),
+        (
+            "'IPV4-3.2-02'",
+            "'IPV4-3.2-02' has a test now: it must not be in not_followed.toml",
+            [],
+            0,
+        ),
         ("", "test_one: a requirement marker without an id", [], 0),
     ],
-    ids=["unknown", "unknown to workers", "reviewed", "none"],
+    ids=["unknown", "unknown to workers", "reviewed", "not followed", "none"],
 )
 def test_a_wrong_marker_is_an_error_in_every_run(
     project: pytest.Pytester, ids: str, message: str, arguments: list[str], workers: int

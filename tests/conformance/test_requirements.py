@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.requirements import FOLDER, Requirements
+from tests.conformance.requirements import FOLDER, REVIEWS, Requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWED_SHARE = 0.05
@@ -22,7 +22,7 @@ A-4,RFC1,4,MUST,not-applicable,fourth,test
 def folder(tmp_path: Path) -> Path:
     """A list of four rows."""
     (tmp_path / "requirements.csv").write_text(ROWS)
-    for name in ("corrections.toml", "reviewed.toml"):
+    for name in ("corrections.toml", *REVIEWS):
         (tmp_path / name).write_text("")
     return tmp_path
 
@@ -65,6 +65,16 @@ def test_a_correction_replaces_the_text_and_says_why(folder: Path):
 def test_what_names_no_row_is_refused(folder: Path, name: str, content: str, message: str):
     (folder / name).write_text(content)
     with pytest.raises(ValueError, match=message):
+        Requirements(folder)
+
+
+def test_a_row_is_reviewed_or_not_followed(folder: Path):
+    (folder / "reviewed.toml").write_text('["A-1"]\nreason = "r"\nwhere = []\n')
+    (folder / "not_followed.toml").write_text('["A-2"]\nreason = "n"\nwhere = []\n')
+    reviews = Requirements(folder).reviews
+    assert (reviews["A-1"].followed, reviews["A-2"].followed) == (True, False)
+    (folder / "not_followed.toml").write_text('["A-1"]\nreason = "n"\nwhere = []\n')
+    with pytest.raises(ValueError, match=r"not_followed.toml: \['A-1'\]; allowed: in one file"):
         Requirements(folder)
 
 

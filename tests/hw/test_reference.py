@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from stagecoach.hw.interface.queue_entries import offset_of, size_of
-from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, registers
 from stagecoach.hw.reference import (
     ALL_ENTRIES,
     ALL_ENUMS,
@@ -13,6 +13,7 @@ from stagecoach.hw.reference import (
     ELEMENT,
     ENTRY_HEADER,
     ENTRY_PAGE,
+    MEMORY_HEADER,
     NETWORK_HEADER,
     REGISTER_HEADER,
     write_reference,
@@ -25,6 +26,7 @@ PROGRAM = """\
 #include "{entries}"
 #include "{registers}"
 #include "{network}"
+#include "{memory}"
 int main(void) {{
 {lines}
     return 0;
@@ -61,6 +63,7 @@ def expected() -> dict[str, int]:
             found[f"STAGECOACH_{name.upper()}_{member.name}"] = member.value
     described = [("rnic", register) for register in registers(RNIC)]
     described += [("network", register) for register in registers(NETWORK)]
+    described += [("memory", register) for register in registers(MEMORY)]
     for top, register in described:
         found[f"offsetof({top}_t, {register.name})"] = register.address
         for field in register.fields:
@@ -86,6 +89,7 @@ def test_headers_compile_without_a_warning_and_agree_with_the_descriptions(
             entries=ENTRY_HEADER,
             registers=REGISTER_HEADER,
             network=NETWORK_HEADER,
+            memory=MEMORY_HEADER,
             lines="\n".join(lines),
         )
     )

@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from stagecoach.gateware.registers.block import ADDRESS_BITS, RegisterBlock, register_layout
-from stagecoach.hw.interface.registers import NETWORK, RNIC, Register, registers
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, Register, registers
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -18,7 +18,7 @@ from stagecoach.sim.cosim.streams import (
 from tests.registers.axi_lite import OKAY, SLVERR, RegisterMaster
 from tests.support.runner import parameter, run_cocotb
 
-SOURCES = {"rnic": RNIC, "network": NETWORK}
+SOURCES = {"rnic": RNIC, "network": NETWORK, "memory": MEMORY}
 ALL = registers(SOURCES[parameter("SOURCE", "rnic")])
 MESSAGES = [r for r in ALL if any(f.message for f in r.fields)]
 STICKY = [r for r in ALL if any(f.clear_on_one for f in r.fields)]

@@ -1,12 +1,14 @@
 """The directives `registers` and `queue-entries`: tables of what device and program share.
 
-With `:network:` they are those of the network of a NIC. They are made from hw/interface. PeakRDL's
+With `:network:` they are those of the network of a NIC; `registers` with `:memory:`, those of a
+board's memory. They are made from hw/interface. PeakRDL's
 pages say the same of the registers, but read their parts with `fetch`, which a browser does only
 from a server.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import ClassVar
 
 from docutils import nodes
@@ -17,7 +19,7 @@ from systemrdl.node import FieldNode, RegNode
 
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import offset_of, size_of
-from stagecoach.hw.interface.registers import NETWORK, RNIC
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC
 from stagecoach.hw.interface.shared import ENTRIES, ENUMS, NETWORK_ENTRIES, NETWORK_ENUMS
 
 
@@ -53,10 +55,10 @@ def _field_row(field: FieldNode) -> tuple[str, ...]:
     )
 
 
-def register_tables(*, network: bool = False) -> list[str]:
-    """The registers in reStructuredText, a section for each."""
+def register_tables(source: Path = RNIC) -> list[str]:
+    """The registers of a description in reStructuredText, a section for each."""
     compiler = RDLCompiler()
-    compiler.compile_file(str(NETWORK if network else RNIC))
+    compiler.compile_file(str(source))
     found = [node for node in compiler.elaborate().top.descendants() if isinstance(node, RegNode)]
     lines: list[str] = []
     for node in sorted(found, key=lambda register: register.absolute_address):
@@ -101,11 +103,13 @@ def entry_tables(*, network: bool = False) -> list[str]:
 class Registers(SphinxDirective):
     """`.. registers::`."""
 
-    option_spec: ClassVar = {"network": directives.flag}
+    option_spec: ClassVar = {"network": directives.flag, "memory": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         """The sections."""
-        text = "\n".join(register_tables(network="network" in self.options))
+        sources = {"network": NETWORK, "memory": MEMORY}
+        source = next((sources[name] for name in self.options), RNIC)
+        text = "\n".join(register_tables(source))
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 

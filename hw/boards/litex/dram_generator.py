@@ -1,7 +1,7 @@
 """Writes LiteDRAM's standalone core for an ECPIX-5 into the current folder: Verilog, and its map.
 
 The core has no processor: who uses it initialises the memory by its registers. `name`.json has
-their map, the settings of the PHY, and the sequence that initialises the chip.
+their map, the settings of the PHY, the sizes of the chip, and the sequence that initialises it.
 """
 
 import json
@@ -38,6 +38,8 @@ CONFIG = {
     "user_ports": {"axi": {"type": "axi", "id_width": 4}},
 }
 
+GEOMETRY = ("bankbits", "rowbits", "colbits")
+
 SETTINGS = ("nphases", "rdphase", "wrphase", "cl", "cwl", "databits", "delays", "bitslips")
 
 
@@ -57,16 +59,13 @@ def main(name: str) -> None:
         text = (Path(folder) / "gateware" / f"{name}.v").read_text()
         registers = json.loads(csr.read_text())["csr_registers"]
     controller = core.sdram.controller.settings
-    steps, modes = get_sdram_phy_init_sequence(controller.phy, controller.timing)
+    steps, _ = get_sdram_phy_init_sequence(controller.phy, controller.timing)
     found = {
         "registers": registers,
         "settings": {setting: getattr(controller.phy, setting) for setting in SETTINGS},
         "steps": steps,
-        "modes": modes,
-        "octets": 2
-        ** (controller.geom.rowbits + controller.geom.colbits + controller.geom.bankbits)
-        * controller.phy.databits
-        // 8,
+        "geometry": {name: getattr(controller.geom, name) for name in GEOMETRY},
+        "user_clock_hz": int(CONFIG["sys_clk_freq"]),
     }
     Path(f"{name}.v").write_text(without_comments(text))
     Path(f"{name}.json").write_text(json.dumps(found, indent=1))

@@ -48,6 +48,7 @@ class FakeNic:
 
     Attributes
     ----------
+    answers: whether it can answer requests by itself; answered, unanswered: what it has counted.
     sent: frames that left; `wire` takes each of them, too. refuses: whether the hash has no slot.
     busy_reads: how often a command says that it is busy, by opcode; others once. while_busy: what
         happens then. commands: opcodes, in order.
@@ -61,6 +62,7 @@ class FakeNic:
         self.sent: list[bytes] = []
         self.wire: Callable[[bytes], None] = lambda frame: None
         self.refuses = False
+        self.answers = self.answered = self.unanswered = 0
         self.busy_reads: dict[int, int] = {}
         self.while_busy: dict[int, Callable[[], None]] = {}
         self.commands: list[NetworkOpcode] = []
@@ -184,13 +186,17 @@ class FakeNic:
                     action()
                 return register.pack(busy=int(busy), invalid=int(self._invalid))
             if register is registers.NETWORK_STATUS:
-                return register.pack(receive_idle=1, transmit_idle=1)
+                return register.pack(receive_idle=1, transmit_idle=1, answers=self.answers)
             if register is registers.NETWORK_TIME:
                 return self.now & 0xFFFFFFFF
             if register is registers.NETWORK_SENT:
                 return register.pack(consumer=self._done)
             if register is registers.NETWORK_FRAMES_DROPPED:
                 return self._dropped
+            if register is registers.NETWORK_ANSWERED:
+                return self.answered
+            if register is registers.NETWORK_UNANSWERED:
+                return self.unanswered
             if register is registers.NETWORK_FRAMES_SEEN:
                 fate = FrameFate(self._fields(registers.NETWORK_FRAME_FATE)["fate"])
                 return self.fates[fate]

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ class FakePort:
         self.streams: dict[int, EngineStream] = {}
         self.dropped_frames = 0
         self.frame_fates = {"full": 3}
+        self.answers: list[IPv4Address] = []
         self.waits = 0
         self.may_pass: Callable[[], bool] = lambda: True
         self.closed = False
@@ -68,6 +70,11 @@ class FakePort:
         self._handles = 0
         self._woken = False
         self._changed = threading.Condition()
+
+    def answer(self, address: IPv4Address) -> bool:
+        """The device would."""
+        self.answers.append(address)
+        return True
 
     def tell(self) -> None:
         """A stream has octets, room or FIN."""

@@ -10,6 +10,7 @@ import pytest
 
 from stagecoach.hw import cache
 from stagecoach.hw.boards.litex import dram, generate, mac
+from stagecoach.hw.interface import litedram
 
 CORES = pytest.mark.parametrize("core", [mac, dram])
 
@@ -48,19 +49,20 @@ def test_the_same_comes_every_time(core, monkeypatch, tmp_path):
 def test_registers_and_steps_of_the_memory_controller():
     found = json.loads(dram.description())
     registers = {
-        name: dram.Register(each["addr"], each["size"], each["type"] == "ro")
+        name: litedram.Register(each["addr"], each["size"], each["type"] == "ro")
         for name, each in found["registers"].items()
     }
-    assert registers == dram.REGISTERS
-    assert found["settings"] == dram.SETTINGS
-    assert found["octets"] == dram.OCTETS
+    assert registers == litedram.REGISTERS
+    assert found["settings"] == litedram.SETTINGS
+    assert found["geometry"] == litedram.GEOMETRY
+    assert found["user_clock_hz"] == litedram.USER_CLOCK_HZ
 
     def bits(text: str) -> int:
         names = [name.removeprefix("DFII_CONTROL_") for name in text.split("|")]
-        return sum(getattr(dram, name.removeprefix("DFII_COMMAND_")) for name in names)
+        return sum(getattr(litedram, name.removeprefix("DFII_COMMAND_")) for name in names)
 
     steps = tuple(
-        dram.Step(
+        litedram.Step(
             name,
             address,
             bank,
@@ -70,7 +72,7 @@ def test_registers_and_steps_of_the_memory_controller():
         )
         for name, address, bank, what, wait in found["steps"]
     )
-    assert steps == dram.STEPS
+    assert steps == litedram.STEPS
 
 
 def test_a_missing_package_is_told(monkeypatch):

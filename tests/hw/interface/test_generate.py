@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from stagecoach.host_driver import network_registers
+from stagecoach.host_driver import memory_registers, network_registers
 from stagecoach.host_driver import registers as driver
 from stagecoach.hw.interface import shared
 from stagecoach.hw.interface.generate import TARGETS, description, driver_registers
-from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
-from stagecoach.hw.interface.shared import ENTRIES, digest, network_digest
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, registers
+from stagecoach.hw.interface.shared import ENTRIES, digest, memory_digest, network_digest
 
-DRIVERS = {RNIC: driver, NETWORK: network_registers}
+DRIVERS = {RNIC: driver, NETWORK: network_registers, MEMORY: memory_registers}
 
 each_description = pytest.mark.parametrize("source", list(TARGETS), ids=lambda path: path.stem)
 
@@ -27,6 +27,7 @@ def test_generated_files_are_fresh(source):
 def test_the_digest_is_of_places_and_values_and_not_of_words(monkeypatch):
     assert digest() == driver.INTERFACE.constant
     assert network_digest() == network_registers.NETWORK_INTERFACE.constant
+    assert memory_digest() == memory_registers.MEMORY_INTERFACE.constant
     known = registers()
 
     def changed(register, **changes):

@@ -6,6 +6,7 @@ import pytest
 
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.sim.llp_messages import LlpMessage
+from stagecoach.sim.model.tcp.segment import Flags, decode_packet, encode_packet
 from stagecoach.sim.network.engine import MAXIMUM_FRAMES
 from tests.sim.network.rig import MACS, Link
 
@@ -50,6 +51,20 @@ def test_frames_that_the_driver_does_not_take_are_dropped_and_counted():
     assert len(engine.frames) == MAXIMUM_FRAMES
     assert engine.dropped == 7
     assert engine.frames[0][12:] == bytes(4)
+
+
+def test_urgent_segments_of_its_connections_are_counted_and_stay_in_the_stream():
+    link = Link()
+    here, there = link.establish()
+    active, passive = link.sides
+    active.engine.attach(0, here, 1)
+    active.say(LlpMessage.FPDU, 1, octets=b"at once")
+    packet, segment = decode_packet(active.sent[-1][14:])
+    urgent = replace(segment, flags=segment.flags | Flags.URG, urgent=3)
+    octets = encode_packet(urgent, packet.source, packet.destination)
+    passive.engine.take_frame(0, active.sent[-1][:14] + octets)
+    assert passive.engine.urgent == 1
+    assert passive.engine.flow(there).receive(0, 9) == b"at once"
 
 
 def test_frames_that_came_before_the_connection_are_its_own():

@@ -2,14 +2,14 @@
 
 import pytest
 
-from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
+from stagecoach.hw.interface.registers import MEMORY, NETWORK, RNIC, registers
 from stagecoach.hw.interface.shared import ENTRIES, ENUMS, NETWORK_ENTRIES, NETWORK_ENUMS
 from tools.site.interface import entry_tables, register_tables
 
 
-@pytest.mark.parametrize(("network", "source"), [(False, RNIC), (True, NETWORK)])
-def test_every_register_and_field_is_in_the_tables(network, source):
-    lines = register_tables(network=network)
+@pytest.mark.parametrize("source", [RNIC, NETWORK, MEMORY], ids=lambda path: path.stem)
+def test_every_register_and_field_is_in_the_tables(source):
+    lines = register_tables(source)
     for register in registers(source):
         name = register.name.replace("_", r"\_")
         assert f"{name} at {register.address:#05x}" in lines

@@ -1,0 +1,1 @@
+"""The memory of a board: how its controller is reached, initialised, levelled and tested."""

@@ -1,0 +1,1 @@
+"""Tests of host_driver/board_memory."""
