@@ -147,7 +147,7 @@ class Connections:
     def receive(self, segment: Segment, mac: bytes, octets: bytes, now_us: int) -> None:
         """Take a segment to the local address; `mac` sent its frame, `octets`."""
         if segment.flags & Flag.URG:
-            self._counters["tcp_urgent"] += 1  # the octets stay in the stream
+            self._counters["tcp_urgent"] += 1  # the bytes stay in the stream
         ends = segment.destination, segment.source
         if ends in self.openings:
             self.openings.receive(ends, segment, mac, octets, now_us)

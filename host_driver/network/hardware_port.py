@@ -66,9 +66,9 @@ class HardwarePort:
 
     Attributes
     ----------
-    mtu: octets of the longest IP packet of the device. closed: why there is no device any more, or
+    mtu: bytes of the longest IP packet of the device. closed: why there is no device any more, or
         `None`. late_notices: that were of no connection any more. lost_segments: that came before
-        their connection was established, and whose octets came too late to be stored.
+        their connection was established, and whose bytes came too late to be stored.
 
     A number of the engine is one connection's until it has ended and no LLP connection has its
     stream: so `establish` may find none free while fewer than `maximum_connections` are there.
@@ -369,19 +369,19 @@ class HardwarePort:
             yield flow
 
     def readable(self, handle: int) -> bool:
-        """Whether there are octets, or the end."""
+        """Whether there are bytes, or the end."""
         with self._flow(handle) as flow:
             if flow.ended is not None:
                 return True
             return flow.fin or (flow.unread > 0 and not flow.discards)
 
     def send(self, handle: int, octets: bytes) -> int:
-        """Write to the stream; how many octets were taken."""
+        """Write to the stream; how many bytes were taken."""
         with self._live(handle) as flow:
             return self._streams.send(flow, octets)
 
     def receive(self, handle: int, maximum: int) -> bytes:
-        """Take octets of the stream."""
+        """Take bytes of the stream."""
         with self._flow(handle) as flow:
             return self._streams.receive(flow, maximum)
 

@@ -27,14 +27,14 @@ class Established:
 
     Attributes
     ----------
-    local, remote: address and port. local_mac, remote_mac: six octets; the latter is that of the
+    local, remote: address and port. local_mac, remote_mac: six bytes; the latter is that of the
         gateway if the peer is behind one.
-    next_sent: SND.NXT, which is SND.UNA: the octet after SYN. next_received: RCV.NXT.
-    window: SND.WND in octets, scaled. update: SEG.SEQ and SEG.ACK of the segment that it is from
+    next_sent: SND.NXT, which is SND.UNA: the byte after SYN. next_received: RCV.NXT.
+    window: SND.WND in bytes, scaled. update: SEG.SEQ and SEG.ACK of the segment that it is from
         (SND.WL1, SND.WL2).
     send_shift, receive_shift: of the window field (RFC 7323); 0 without the option.
-    receive_window: octets that were last announced.
-    maximum_segment_size: octets of data in a segment that is sent: the peer's MSS, or less where
+    receive_window: bytes that were last announced.
+    maximum_segment_size: bytes of data in a segment that is sent: the peer's MSS, or less where
         the path takes less.
     selective_acknowledgments: both ends agreed on them (RFC 2018).
     round_trip_us: of the handshake; `None` if SYN was retransmitted (Karn).
@@ -69,7 +69,7 @@ class Ended:
     ----------
     handle: of the connection. how: it ended. next_sent, next_received: SND.NXT and RCV.NXT, with
         which TIME-WAIT answers. closed_first: whether this end sent the first FIN, or both at
-        once: it waits in TIME-WAIT. peer_closed: whether the peer's FIN had come, with all octets
+        once: it waits in TIME-WAIT. peer_closed: whether the peer's FIN had come, with all bytes
         before it.
     """
 
@@ -83,7 +83,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class ConnectionInfo:
-    """How a connection of the engine does, as `ss -ti` shows it. Octets and microseconds.
+    """How a connection of the engine does, as `ss -ti` shows it. Bytes and microseconds.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class ConnectionInfo:
     rto_us: of the next retransmission. congestion_window, slow_start_threshold. send_window: of
         the peer. receive_window: announced. in_flight: sent, not acknowledged. queued: not sent.
     segments_sent, segments_received, octets_sent, octets_received, retransmissions: since the
-        engine has the connection. One in gateware counts modulo 2^32, and octets that were received
+        engine has the connection. One in gateware counts modulo 2^32, and bytes that were received
         once and in order.
     unacknowledged, next_sent, next_received: SND.UNA, SND.NXT and RCV.NXT. An ICMP error is
         believed only if it quotes a sequence number between the first two (RFC 5927, 4.1).
@@ -246,7 +246,7 @@ class NetworkPort(Protocol):
     def take_ended(self) -> Ended | None:
         """The next connection that ended, or `None`.
 
-        Octets of its stream that were not received can be, until the next call.
+        Bytes of its stream that were not received can be, until the next call.
         """
         ...
 
@@ -261,7 +261,7 @@ class NetworkPort(Protocol):
     def wait(self, until_us: int | None) -> None:
         """Wait until a frame or an `Ended` is there, `wake` was called, or it is so late.
 
-        Also until a connection is doubtful, and until octets, FIN or room came for one that no QP
+        Also until a connection is doubtful, and until bytes, FIN or room came for one that no QP
         has.
 
         It may return too early. Simulated time passes while a thread of a program waits, too.
@@ -302,21 +302,21 @@ class NetworkPort(Protocol):
         ...
 
     def send(self, handle: int, octets: bytes) -> int:
-        """Write to the stream before the LLP has it; returns how many octets were taken.
+        """Write to the stream before the LLP has it; returns how many bytes were taken.
 
         Raises `StreamClosed`.
         """
         ...
 
     def receive(self, handle: int, maximum: int) -> bytes:
-        """Take up to so many octets of the stream before the LLP has it; nothing if none is there.
+        """Take up to so many bytes of the stream before the LLP has it; nothing if none is there.
 
         Raises `StreamClosed` if none will come any more; with a maximum of 0 it tells just that.
         """
         ...
 
     def attach(self, handle: int, connection: int) -> None:
-        """Join a connection's stream to the LLP connection of a QP: all octets not received."""
+        """Join a connection's stream to the LLP connection of a QP: all bytes not received."""
         ...
 
     def detach(self, connection: int, timeout: float) -> None:
@@ -327,7 +327,7 @@ class NetworkPort(Protocol):
         ...
 
     def shutdown(self, handle: int) -> None:
-        """Send FIN after all octets that were sent; may be called again.
+        """Send FIN after all bytes that were sent; may be called again.
 
         What the peer still sends is acknowledged and discarded: `receive` has no more.
         """
@@ -347,7 +347,7 @@ class NetworkPort(Protocol):
     def set_remote_mac(self, handle: int, mac: bytes) -> None:
         """The peer, or the gateway to it, has another MAC address from now on.
 
-        Raises `ValueError` unless it has six octets.
+        Raises `ValueError` unless it has six bytes.
         """
         ...
 

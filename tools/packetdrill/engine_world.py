@@ -128,18 +128,18 @@ class EngineConnection:
 
     @property
     def unread(self) -> int:
-        """Octets that came."""
+        """Bytes that came."""
         self._look()
         return len(self._octets)
 
     def receive(self, now: int, count: int) -> bytes:
-        """Take octets."""
+        """Take bytes."""
         taken = bytes(self._octets[:count])
         del self._octets[:count]
         return taken
 
     def send(self, now: int, octets: bytes) -> None:
-        """Send octets."""
+        """Send bytes."""
         assert self._stream is not None
         self._stream.sendall(octets, 1)
 

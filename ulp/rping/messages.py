@@ -6,12 +6,12 @@ from typing import Self
 
 MINIMUM_SIZE = 26
 MAXIMUM_SIZE = 65535
-"""Octets of a ping: those that rdmacm-utils takes."""
+"""Bytes of a ping: those that rdmacm-utils takes."""
 
 _ADVERTISEMENT = struct.Struct("!QII")
 ADVERTISEMENT_OCTETS = _ADVERTISEMENT.size
 GO_AHEAD = bytes(ADVERTISEMENT_OCTETS)
-"""The server's Sends: as long as an advertisement; nobody looks at their octets."""
+"""The server's Sends: as long as an advertisement; nobody looks at their bytes."""
 
 _FIRST, _LAST = ord("A"), ord("z")
 
@@ -25,12 +25,12 @@ class Advertisement:
     length: int
 
     def pack(self) -> bytes:
-        """The octets on the wire."""
+        """The bytes on the wire."""
         return _ADVERTISEMENT.pack(self.addr, self.rkey, self.length)
 
     @classmethod
     def unpack(cls, octets: bytes) -> Self:
-        """The inverse of `pack`, for 16 octets."""
+        """The inverse of `pack`, for 16 bytes."""
         return cls(*_ADVERTISEMENT.unpack(octets))
 
 
