@@ -91,7 +91,7 @@ class FrameReader:
         return StartupFrame.decode(self._octets, reply=self._reply)
 
     def _receive(self, count: int, seconds: float) -> bytes:
-        """Up to `count` octets: as many as are there, or the next one."""
+        """Up to `count` bytes: as many as are there, or the next one."""
         try:
             return self._stream.receive_exactly(count, 0.0)
         except (TransportTimeout, StreamClosed):

@@ -34,7 +34,7 @@ assert REQUEST_OCTETS == ETHERNET_OCTETS + IPV4_OCTETS + ECHO_OCTETS
 
 
 def octets_of(value: bytes) -> int:
-    """Return octets as the number that they are in lanes, from the lowest one on."""
+    """Return bytes as the number that they are in lanes, from the lowest one on."""
     return int.from_bytes(value, "little")
 
 
@@ -44,7 +44,7 @@ class RequestHeader(wiring.Component):
     An ARP request (RFC 826) asks for `address`; its sender has the MAC address that the frame is
     from, and another IPv4 address that is not 0: probes and announcements (RFC 5227) are none. An
     echo request (RFC 792) goes to this station alone, and to `address`; it has no IPv4 options, the
-    8 octets of its header, and a total length of at most 2,031 octets. What the checks of Ethernet
+    8 bytes of its header, and a total length of at most 2,031 bytes. What the checks of Ethernet
     and IPv4 find (`Ipv4Header`) is not looked at again: versions, lengths, checksums, fragments,
     and sources that are no single host.
 
@@ -54,8 +54,8 @@ class RequestHeader(wiring.Component):
     Members
     -------
     i: words of frames. own: from the second word on, the frame is to the MAC address of this
-        station. address: its IPv4 address; the first octet is the highest.
-    good: in the cycle after the last word, the sum of all octets after the IPv4 header is right.
+        station. address: its IPv4 address; the first byte is the highest.
+    good: in the cycle after the last word, the sum of all bytes after the IPv4 header is right.
     asks: as said.
     """
 
@@ -71,7 +71,7 @@ class RequestHeader(wiring.Component):
         lanes = word.data
         address = big_endian(self.address)
         source = Signal(48)  # of the frame
-        whole = Signal()  # there are all octets that are compared
+        whole = Signal()  # there are all bytes that are compared
         # Up to now the frame is a request.
         arp, echo = Signal(), Signal()
         ethertype = big_endian(lanes[32:48])

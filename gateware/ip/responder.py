@@ -24,7 +24,7 @@ _HEADER_WORDS = 5
 """Those of a request with what has to be known before its answer begins."""
 
 _ARP_LOW = 0x06
-"""Lower octet of the EtherType of ARP; that of IPv4 is 0."""
+"""Lower byte of the EtherType of ARP; that of IPv4 is 0."""
 
 _ECHO = 0x0800
 """Type and code of a request, which are 0 in a reply (RFC 792)."""
@@ -32,7 +32,7 @@ _ECHO = 0x0800
 _SAME = "same"
 """As in the request."""
 
-# The words of an answer up to the last one that differs, and the one after it, in pairs of octets.
+# The words of an answer up to the last one that differs, and the one after it, in pairs of bytes.
 _START = (
     ("mac_0", "mac_1", "mac_2", "own_0"),
     ("own_1", "own_2", _SAME, _SAME),
@@ -76,8 +76,8 @@ class Responder(wiring.Component):
     -------
     i: words of frames. keep: with the last one, the frame is a request (`RequestHeader`), and all
         its checks are passed.
-    mac: of this station; the first octet is in its lowest bits. address: its IPv4 address; the
-        first octet is the highest. Both stand while a request is answered.
+    mac: of this station; the first byte is in its lowest bits. address: its IPv4 address; the
+        first byte is the highest. Both stand while a request is answered.
     frame: to `FrameOutput`, without a gap. answered, dropped: a pulse for each request.
     """
 
@@ -132,7 +132,7 @@ class Responder(wiring.Component):
         sends = [Signal(name=f"sends_{stage}") for stage in range(3)]  # also of what is fetched
         moves = Signal()
         word = Signal(64)
-        left = Signal(FRAME_BITS)  # octets that have not left
+        left = Signal(FRAME_BITS)  # bytes that have not left
         answer, octets = self._answer(m, moves, rows, word)
         m.d.comb += [
             moves.eq(~frame.valid | frame.ready),
@@ -179,7 +179,7 @@ class Responder(wiring.Component):
     def _answer(
         self, m: Module, moves: Signal, rows: Sequence[Signal], word: Signal
     ) -> tuple[Signal, Signal]:
-        """Return the answer's word in the place of `word`, and the octets of the answer.
+        """Return the answer's word in the place of `word`, and the bytes of the answer.
 
         rows: numbers of the word after it, and of itself.
         """
@@ -187,7 +187,7 @@ class Responder(wiring.Component):
         arp = Signal()
         octets = Signal(FRAME_BITS)
         ttl, ip_sum, echo_sum = Signal(9), Signal(17), Signal(17)
-        # The checksum of IPv4 is changed by the new TTL less the old one, the upper octet of a sum
+        # The checksum of IPv4 is changed by the new TTL less the old one, the upper byte of a sum
         # in one's complement: a carry out of it is added at the lower end, which is all ones else.
         change = Cat((~ttl[8]).replicate(8), ttl[:8] + ttl[8])[:16]
         coming, row = rows

@@ -53,7 +53,7 @@ class SegmentSums(wiring.Component):
             if self._icmp:
                 m.d.sync += pseudo.eq(self.i.p.data[56:64] == PROTOCOL_TCP)
 
-        # Of the datagram, after this word, from word 3 on; the first two octets are in word 1.
+        # Of the datagram, after this word, from word 3 on; the first two bytes are in word 1.
         left = Signal(16)
         length = Signal(16)  # of TCP
         begins = word.index == 2
@@ -76,7 +76,7 @@ class SegmentSums(wiring.Component):
         with m.Else():
             m.d.comb += of_tcp.eq(0xFF)
 
-        # In registers, so that what chooses an octet is not worked out for each of its bits.
+        # In registers, so that what chooses a byte is not worked out for each of its bits.
         ip_lanes, tcp_lanes, tcp_word = Signal(8), Signal(8), Signal(64)
         m.d.comb += tcp_word.eq(word.data)
         for block, octets, lanes in ((ip, word.data, ip_lanes), (tcp, tcp_word, tcp_lanes)):

@@ -71,7 +71,7 @@ class TcpEngine(wiring.Component):
     Parameters
     ----------
     config: sizes of the device: as many connections as QPs. Its `data_width` is 64.
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------

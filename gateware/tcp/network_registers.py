@@ -42,14 +42,14 @@ class NetworkRegisters(wiring.Component):
 
     Parameters
     ----------
-    config: sizes of the device. mtu: octets of the longest IP packet.
+    config: sizes of the device. mtu: bytes of the longest IP packet.
 
     Members
     -------
     bus: the register port, with addresses from those of the description on.
     irq: high while an enabled bit of NETWORK_INTERRUPT_STATUS is set.
     time: microseconds.
-    settings, mac, secret: of the engine, as the driver has written them. mac: its first octet is in
+    settings, mac, secret: of the engine, as the driver has written them. mac: its first byte is in
         its lowest bits.
     header_write to info_read, fence_start, fence_busy: of `NetworkCommands`.
     info_word: which word of the last INFO; info: the word, a cycle later or some more.

@@ -30,7 +30,7 @@ class ReceiveFront(wiring.Component):
     """Checks each frame while it comes, and keeps those that are good, whole.
 
     A frame that passes all checks of Ethernet, IPv4 and TCP leaves through `frames`, all its words
-    from the first octet of Ethernet on, and its record through `segments`, in the same order. ARP
+    from the first byte of Ethernet on, and its record through `segments`, in the same order. ARP
     and IPv4 that is not TCP pass as `raw`. All else is forgotten; `fate` tells of each frame.
 
     One word per cycle, no cycle between frames, always ready: the wire is never held up. From the
@@ -43,13 +43,13 @@ class ReceiveFront(wiring.Component):
 
     Parameters
     ----------
-    mtu: octets of the longest IP packet, 576 to 16361.
+    mtu: bytes of the longest IP packet, 576 to 16361.
     store_octets: size of the store, a power of two from 1024 on. Frames longer than it are FULL.
     answers: requests for this station can be answered here.
 
     Members
     -------
-    rx: frames of the MAC. mac: of this station; the first octet is in its lowest bits.
+    rx: frames of the MAC. mac: of this station; the first byte is in its lowest bits.
     frames, segments: as said. fate: with `ended`, what became of a frame. answers: if there are.
     """
 
@@ -81,7 +81,7 @@ class ReceiveFront(wiring.Component):
         wiring.connect(m, wiring.flipped(self.segments), records.o)
         wiring.connect(m, wiring.flipped(self.frames), store.o)
 
-        # Words wait until the sums of the last one are there. In the stage `counted` their octets
+        # Words wait until the sums of the last one are there. In the stage `counted` their bytes
         # are counted; in `read` the fields are taken from them, and compared; in `judged` all is
         # known of a frame that ends; in `stored` its words go into the store.
         stages = [frame_input.o]

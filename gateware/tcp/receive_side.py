@@ -53,12 +53,12 @@ class ReceiveSide(wiring.Component):
     `llp_event`, frames wait in the store, and are FULL when that has no room. Requests of the
     device wait for the answers of memory and for `llp_answer`, and for nothing of the wire.
 
-    From the last word of a frame of 1,500 octets to RX_AVAILABLE at most 230 cycles, beside what
+    From the last word of a frame of 1,500 bytes to RX_AVAILABLE at most 230 cycles, beside what
     memory takes. A frame without payload every 10 cycles: the shortest ones come in 10.5.
 
     Parameters
     ----------
-    config: sizes of the device: as many connections as QPs. mtu: octets of the longest IP packet.
+    config: sizes of the device: as many connections as QPs. mtu: bytes of the longest IP packet.
     store_octets: of `ReceiveFront`.
 
     Members

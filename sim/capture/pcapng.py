@@ -55,9 +55,9 @@ def internet_checksum(octets: bytes) -> int:
 def split_fpdus(
     octets: bytes | bytearray, *, markers: bool = False, position: int = 0
 ) -> tuple[list[bytes], bytes]:
-    """The whole FPDUs at the start of ``octets`` and what is left after them.
+    """The whole FPDUs at the start of ``bytes`` and what is left after them.
 
-    ``position`` is the number of octets of Full Operation before; it matters with Markers only.
+    ``position`` is the number of bytes of Full Operation before; it matters with Markers only.
     A Marker directly before an FPDU is part of it.
     """
     fpdus = []
@@ -96,7 +96,7 @@ class PcapngWriter:
     def frame(self, head: bytes, time_ns: int, *, inbound: bool, octets: int | None = None) -> None:
         """One Ethernet frame, with its direction, at ``time_ns`` in nanoseconds.
 
-        ``head`` is all of it, or only its start if it had ``octets``.
+        ``head`` is all of it, or only its start if it had ``bytes``.
         """
         flags = struct.pack("<I", _INBOUND if inbound else _OUTBOUND)
         options = _option(_OPTION_PACKET_FLAGS, flags) + _option(_OPTION_END, b"")
@@ -148,10 +148,10 @@ class _End:
 class TcpConversation:
     """Turns what one connection sent and received into packets.
 
-    ``add`` takes octets in any pieces. They are written as one segment per startup frame and per
+    ``add`` takes bytes in any pieces. They are written as one segment per startup frame and per
     FPDU, at the time of the piece that completed it; what the startup frames settle about Markers
     is followed. A stream which does not begin with a startup frame is written as it comes.
-    The handshake is written with the first octets, or by ``open``; ``close`` writes the FINs.
+    The handshake is written with the first bytes, or by ``open``; ``close`` writes the FINs.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class TcpConversation:
     def add(
         self, direction: Direction, octets: bytes | bytearray | memoryview, time: float
     ) -> None:
-        """Octets that went in ``direction`` at ``time`` (seconds)."""
+        """Bytes that went in ``direction`` at ``time`` (seconds)."""
         if not self._opened:
             self.open(time)
         self._buffers[direction] += octets

@@ -208,7 +208,7 @@ class SimulatedNic(SimulatedDevice):
     # Registers: through the time if that is counted in cycles.
 
     def read_register(self, address: int) -> int:
-        """Return the 32-bit register at an octet address."""
+        """Return the 32-bit register at a byte address."""
         if self._cycle_time is None:
             return super().read_register(address)
         return self._access(address)

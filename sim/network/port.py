@@ -165,18 +165,18 @@ class EnginePort:
                 self._engine.serve(now, flow)
 
     def readable(self, handle: int) -> bool:
-        """Whether there are octets, or the end."""
+        """Whether there are bytes, or the end."""
         with self._timeline.lock:
             self._require_open()
             return self._engine.flow(handle).readable
 
     def send(self, handle: int, octets: bytes) -> int:
-        """Write to the stream; how many octets were taken."""
+        """Write to the stream; how many bytes were taken."""
         with self._flow(handle) as (now, flow):
             return flow.send(now, octets)
 
     def receive(self, handle: int, maximum: int) -> bytes:
-        """Take octets of the stream."""
+        """Take bytes of the stream."""
         with self._flow(handle) as (now, flow):
             return flow.receive(now, maximum)
 

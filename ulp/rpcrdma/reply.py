@@ -111,7 +111,7 @@ class Reply:
         return tuple(writes)
 
     def _local(self, data: memoryview) -> SGE:
-        """Registered memory with these octets: where they are, or a copy."""
+        """Registered memory with these bytes: where they are, or a copy."""
         for region in self._holding.regions:
             if (element := region.find(data)) is not None:
                 return element

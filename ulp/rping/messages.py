@@ -35,7 +35,7 @@ class Advertisement:
 
 
 def ping_text(number: int, size: int) -> bytes:
-    """Ping `number` (from 0) in `size` octets: its name, letters from another one on, a zero."""
+    """Ping `number` (from 0) in `size` bytes: its name, letters from another one on, a zero."""
     letters = _LAST - _FIRST + 1
     name = f"rdma-ping-{number}: ".encode()
     rest = bytes(_FIRST + (number + at) % letters for at in range(max(0, size - len(name))))
