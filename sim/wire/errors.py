@@ -40,4 +40,4 @@ class PeerGone(WireError):
 
 
 class FramingError(WireError):
-    """The peer sent an invalid frame; the stream is unusable."""
+    """The peer announced a frame of an absurd length, and was disconnected."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stagecoach.sim.wire import tap
-from stagecoach.sim.wire.address import Attachment
+from stagecoach.sim.wire.address import Attachment, parse_wire
 from stagecoach.sim.wire.errors import (
     NoSuchWire,
     PeerGone,
@@ -27,7 +27,7 @@ from stagecoach.sim.wire.errors import (
 )
 from stagecoach.sim.wire.tap import TapEnd, attach_tap, interface_flags, interface_mtu
 from stagecoach.sim.wire.tap_setup import set_up_tap
-from stagecoach.sim.wire.wire import open_end
+from stagecoach.sim.wire.wire import Wire, open_end
 from tests.linux.namespace import in_namespace
 
 MAXIMUM = 1518
@@ -104,7 +104,7 @@ def test_an_interface_is_set_up_with_its_address_and_mtu():
     in_namespace(body)
 
 
-def test_longer_frames_than_allowed_are_dropped():
+def test_longer_frames_than_allowed_are_cut_one_octet_later():
     def body() -> None:
         set_up(mtu=9000)
         end = opened()
@@ -114,11 +114,31 @@ def test_longer_frames_than_allowed_are_dropped():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
 
             def send() -> None:
-                udp.sendto(bytes(MAXIMUM - 41), ("192.0.2.2", 7))
+                udp.sendto(bytes(MAXIMUM), ("192.0.2.2", 7))
                 udp.sendto(b"x" * (MAXIMUM - 42), ("192.0.2.2", 7))
 
+            assert next_frame(end, IPV4, send)[42:] == bytes(MAXIMUM - 41)
             assert next_frame(end, IPV4, send)[42:] == b"x" * (MAXIMUM - 42)
         end.close()
+
+    in_namespace(body)
+
+
+def test_longer_frames_than_allowed_are_counted_by_the_wire():
+    def body() -> None:
+        set_up(mtu=9000)
+        add = ["ip", "neigh", "add", "192.0.2.2", "lladdr", "02:00:00:00:00:02", "dev", "tap0"]
+        subprocess.run(add, check=True)
+        with (
+            Wire(parse_wire("sim://?wire=tap:tap0&ip=192.0.2.2/24")) as wire,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        ):
+            give_up = time.monotonic() + 30
+            while not wire.refused["too_long"]:
+                udp.sendto(bytes(4000), ("192.0.2.2", 7))
+                wire.receive()
+                assert time.monotonic() < give_up
+                time.sleep(0.01)
 
     in_namespace(body)
 
