@@ -118,6 +118,28 @@ class ConnectionInfo:
     next_received: int
 
 
+@dataclass(frozen=True)
+class Link:
+    """How the wire of an interface is.
+
+    Attributes
+    ----------
+    carrier: `up`, or why frames are lost: `down: no peer yet`, or `lost: ` and the reason.
+    refused: what the other end sent that is no frame, by name.
+    """
+
+    carrier: str
+    refused: dict[str, int]
+
+    def explain(self, text: str) -> str:
+        """The text of an error that something did not come, and what the wire has to do with it.
+
+        >>> Link("down: no peer yet", {}).explain("192.0.2.1 does not answer ARP requests")
+        '192.0.2.1 does not answer ARP requests (carrier down: no peer yet)'
+        """
+        return text if self.carrier == "up" else f"{text} (carrier {self.carrier})"
+
+
 HEAD_OCTETS = 128
 """Octets of a frame that `FrameHead` has at most: all headers, with options."""
 
@@ -185,6 +207,10 @@ class NetworkHost(Protocol):
 
     def frame_heads(self) -> list[FrameHead]:
         """As `NetworkPort.frame_heads`."""
+        ...
+
+    def link(self) -> Link:
+        """As `NetworkPort.link`."""
         ...
 
 
@@ -351,6 +377,10 @@ class NetworkPort(Protocol):
 
     def frame_heads(self) -> list[FrameHead]:
         """The headers of the last frames, also of those of connections, the oldest first."""
+        ...
+
+    def link(self) -> Link:
+        """How the wire is, also after the device's end."""
         ...
 
     def info(self, handle: int) -> ConnectionInfo:

@@ -16,6 +16,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
 )
 
 MAXIMUM_FRAMES = 1024
@@ -47,6 +48,7 @@ class FakePort:
     ----------
     now: microseconds. may_pass: whether time may go on. sent: frames that the driver sent.
     peer: takes each of them too, and may call `frame`. streams: of the engine, by handle.
+    carrier, refused: of `link`.
     """
 
     engine = "fake"
@@ -59,6 +61,8 @@ class FakePort:
         self.streams: dict[int, EngineStream] = {}
         self.dropped_frames = 0
         self.frame_fates = {"full": 3}
+        self.carrier = "up"
+        self.refused: dict[str, int] = {}
         self.waits = 0
         self.may_pass: Callable[[], bool] = lambda: True
         self.closed = False
@@ -205,6 +209,9 @@ class FakePort:
 
     def frame_heads(self) -> list[FrameHead]:
         return []
+
+    def link(self) -> Link:
+        return Link(self.carrier, self.refused)
 
     def info(self, handle: int) -> ConnectionInfo:
         stream = self.streams[handle]
