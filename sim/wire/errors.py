@@ -27,6 +27,10 @@ class WireInUse(WireError):
     """Another program has it."""
 
 
+class NetworkInUse(WireError):
+    """Another interface of this machine has addresses of that network."""
+
+
 class WireDown(WireError):
     """It is there, but carries no frames until it is set up."""
 

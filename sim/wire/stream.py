@@ -33,9 +33,9 @@ class StreamEnd:
 
     Parameters
     ----------
-    name: for errors. connected, listener: one of both, not blocking. accepts: whether a peer that connected is welcome; all are, without it. again: makes
-    a listener for the next peer when one has gone; without it that is the end. closed: called at
-    the end.
+    name: for errors. connected, listener: one of both, not blocking. accepts: whether a peer that
+    connected is welcome; all are, without it. again: makes a listener for the next peer when one
+    has gone; without it that is the end. closed: called at the end.
     """
 
     def __init__(

@@ -211,7 +211,7 @@ def test_a_connection_that_timed_out_tells_what_the_wire_had_to_do_with_it(netwo
     port.carrier = "up"
     with pytest.raises(ConnectionTimedOut, match="carrier lost"):
         late.sendall(b"a")
-    with pytest.raises(ConnectionReset, match="the peer reset the connection$"):
+    with pytest.raises(ConnectionReset, match=r"the peer reset the connection$"):
         reset.receive_exactly(1, 1)
 
 

@@ -16,6 +16,7 @@ import pytest
 from stagecoach.sim.wire import tap
 from stagecoach.sim.wire.address import Attachment, parse_wire
 from stagecoach.sim.wire.errors import (
+    NetworkInUse,
     NoSuchWire,
     PeerGone,
     WireDown,
@@ -104,7 +105,7 @@ def test_an_interface_is_set_up_with_its_address_and_mtu():
     in_namespace(body)
 
 
-def test_longer_frames_than_allowed_are_cut_one_octet_later():
+def test_of_longer_frames_than_allowed_comes_one_octet_more():
     def body() -> None:
         set_up(mtu=9000)
         end = opened()
@@ -264,6 +265,71 @@ def test_a_tap_that_cannot_be_set_up_is_not_left():
         with pytest.raises(WireError, match="tap:tap0: Invalid argument"):
             set_up_tap("tap0", LINUX, 1 << 20, os.getuid())
         assert [name for _, name in socket.if_nameindex()] == ["lo"]
+
+    in_namespace(body)
+
+
+def run_ip(*commands: str) -> None:
+    for command in commands:
+        subprocess.run(["ip", *command.split()], check=True)
+
+
+ETH0 = "link add eth0 type veth peer name other"
+
+
+@pytest.mark.parametrize(
+    ("commands", "told"),
+    [
+        (["addr add 192.0.2.9/32 dev eth0"], "address 192.0.2.9/32"),
+        (["addr add 192.0.2.129/25 dev eth0"], "address 192.0.2.129/25"),
+        (["addr add 192.0.0.1/16 dev eth0"], "address 192.0.0.1/16"),
+        (["addr add 10.0.0.1 peer 192.0.2.7 dev eth0"], "address 192.0.2.7/32"),
+        (["addr add 10.0.0.1/8 dev eth0", "addr add 192.0.2.1/24 dev eth0"], "address 192.0.2.1"),
+        (["link set eth0 up", "route add 192.0.2.64/26 dev eth0"], "route to 192.0.2.64/26"),
+        (
+            ["link set eth0 up", "route add default via 192.0.2.254 dev eth0 onlink"],
+            "gateway 192.0.2.254",
+        ),
+        (
+            [
+                "link set eth0 up",
+                "route add default nexthop via 10.9.9.9 dev eth0 onlink "
+                "nexthop via 192.0.2.3 dev eth0 onlink",
+            ],
+            "gateway 192.0.2.3",
+        ),
+        (
+            ["link set eth0 up", "route add 192.0.2.0/24 dev eth0 table 77"],
+            "route to 192.0.2.0/24",
+        ),
+    ],
+)
+def test_a_network_that_another_interface_has_is_refused(commands, told):
+    def body() -> None:
+        run_ip("link set lo up", ETH0, *commands)
+        before = subprocess.run(["ip", "addr"], capture_output=True, check=True).stdout
+        with pytest.raises(NetworkInUse) as refused:
+            set_up()
+        start = f"tap:tap0: network 192.0.2.0/24 overlaps {told}"
+        assert str(refused.value).startswith(start)
+        assert str(refused.value).endswith(" of interface eth0; allowed: --ip of another network")
+        assert subprocess.run(["ip", "addr"], capture_output=True, check=True).stdout == before
+
+    in_namespace(body)
+
+
+def test_other_networks_and_default_routes_are_no_hindrance():
+    def body() -> None:
+        run_ip(
+            ETH0,
+            "link set eth0 up",
+            "addr add 198.51.100.1/24 dev eth0",
+            "route add default via 198.51.100.2",
+            "route add 128.0.0.0/1 via 198.51.100.2",
+            "route add blackhole 192.0.3.0/24",
+        )
+        set_up()
+        set_up()  # what it has itself is replaced
 
     in_namespace(body)
 
