@@ -289,5 +289,5 @@ class SimulatedNic(SimulatedDevice):
         self._card.close("the device is closed")
         self._time._remove(self._card)
         super().close()
-        self._wire.close()
         self._channel.close()
+        self._wire.close()  # last: its capture may have failed

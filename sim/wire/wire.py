@@ -4,15 +4,15 @@ from collections import Counter
 from types import TracebackType
 from typing import Protocol, Self
 
-from stagecoach.sim.capture.pcapng import PcapngWriter
 from stagecoach.sim.wire.address import Attachment, WireAddress
 from stagecoach.sim.wire.clock import Clock, WallClock
 from stagecoach.sim.wire.errors import FramingError, WireError
-from stagecoach.sim.wire.impairments import PS_PER_NS, PS_PER_US, Direction
+from stagecoach.sim.wire.impairments import PS_PER_US, Direction
 from stagecoach.sim.wire.line import Line
 from stagecoach.sim.wire.pair import open_pair
 from stagecoach.sim.wire.stream import connect_stream, listen_stream
 from stagecoach.sim.wire.tap import TapEnd, require_mtu
+from stagecoach.sim.wire.wire_capture import WireCapture
 
 MINIMUM_OCTETS = 14
 """The Ethernet header alone."""
@@ -53,8 +53,13 @@ def open_end(wire: Attachment, mtu: int) -> End:
     """Opens the end of a wire for IP packets of up to `mtu` octets. Raises `WireError`."""
     match wire.kind:
         case "tap":
-            require_mtu(wire.name, mtu)
-            return TapEnd(wire.name, mtu + FRAME_OVERHEAD)
+            end = TapEnd(wire.name, mtu + FRAME_OVERHEAD)
+            try:
+                require_mtu(wire.name, mtu)
+            except WireError:
+                end.close()
+                raise
+            return end
         case "unix":
             return connect_stream(wire.name)
         case "unix-listen":
@@ -89,13 +94,11 @@ class Wire:
         self.refused: Counter[str] = Counter()
         self._gone: WireError | None = None
         self._end = open_end(address.wire, address.mtu)
-        self._pcap: PcapngWriter | None = None
-        if address.pcap is not None:
-            try:
-                self._pcap = PcapngWriter(address.pcap)
-            except OSError as error:
-                self._end.close()
-                raise WireError(f"pcap={address.pcap}: {error.strerror}") from None
+        try:
+            self._capture = None if address.pcap is None else WireCapture(address.pcap)
+        except WireError:
+            self._end.close()
+            raise
 
     @property
     def connected(self) -> bool:
@@ -189,10 +192,14 @@ class Wire:
             return None
 
     def close(self) -> None:
-        """Closes it with its capture; twice is allowed. Frames under way are lost."""
+        """Closes it with its capture; twice is allowed. Frames under way are lost.
+
+        Raises `WireError` if not all frames are in the capture.
+        """
         self._end.close()
-        if self._pcap is not None:
-            self._pcap.close()
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            capture.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,5 +213,5 @@ class Wire:
         self.close()
 
     def _record(self, time_ps: int, frame: bytes, *, inbound: bool) -> None:
-        if self._pcap is not None:
-            self._pcap.frame(frame, time_ps // PS_PER_NS, inbound=inbound)
+        if self._capture is not None:
+            self._capture.frame(time_ps, frame, inbound=inbound)

@@ -293,6 +293,24 @@ def test_an_end_that_cannot_be_opened_leaves_no_capture(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize("frames", [1, 1000])  # the file's buffer holds some
+def test_a_capture_that_gets_full_is_told_at_the_end_and_leaves_the_wire_alone(name, frames):
+    clock = CycleClock()
+    first, second = joined(name, clock, "&pcap=/dev/full")
+    with second:
+        arrived = 0
+        for _ in range(frames):
+            assert first.send(FRAME)
+            for _ in range(4):
+                clock.advance(FRAME_CYCLES)
+                first.poll()
+                arrived += second.receive() is not None
+        assert arrived == frames
+        with pytest.raises(WireError, match=r"^pcap=/dev/full: No space left on device$"):
+            first.close()
+        first.close()
+
+
 def test_a_capture_that_cannot_be_written_is_told(name):
     with pytest.raises(WireError, match=r"pcap=/no/such/wire.pcapng: No such file or directory"):
         Wire(address(f"pair:{name}", "&pcap=/no/such/wire.pcapng"))
