@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Protocol, runtime_checkable
 
+from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import Transport
 
@@ -404,3 +405,11 @@ class NetworkTransport(Transport, Protocol):
         connection was reset or timed out after it.
         """
         ...
+
+
+def note_carrier(error: BaseException | None, transport: Transport) -> None:
+    """Notes on an error of a device that its wire carries nothing, unless the text says so."""
+    if isinstance(error, StagecoachError) and isinstance(transport, NetworkTransport):
+        carrier = transport.network.link().carrier
+        if carrier != "up" and carrier not in str(error):
+            error.add_note(f"carrier {carrier}")

@@ -55,8 +55,7 @@ def networks_in_use() -> Iterator[Use]:
                 network = IPv4Network((found[_RTA_DESTINATION], prefix))
                 yield Use(interface, network, f"route to {network}")
             if gateway is not None:
-                address = IPv4Address(gateway)
-                yield Use(interface, IPv4Network(address), f"gateway {address}")
+                yield Use(interface, IPv4Network(gateway), f"gateway {IPv4Address(gateway)}")
 
 
 def _hops(attributes: dict[int, bytes]) -> Iterator[tuple[int, bytes | None]]:
