@@ -99,7 +99,7 @@ def ping(locator: Locator, address: str, count: int, octets: int, timeout: float
         except KeyboardInterrupt:
             _summary(sent, times)
             raise
-    _summary(sent, times)
+        _summary(sent, times)  # before the device is closed: its capture may have failed
     return 0 if times else 1
 
 

@@ -160,6 +160,16 @@ def test_a_neighbour_that_goes_during_ping_is_told_with_each_echo(tmp_path, caps
     assert lines[2] == "2 sent, 1 received, 50 % lost"
 
 
+def test_a_capture_that_gets_full_is_told_after_the_summary(tmp_path, capsys):
+    wire = f"pair:{tmp_path.name}"
+    device = f"sim://?wire={wire}&ip=192.0.2.2/24&tcp=reference&pcap=/dev/full"
+    with SimulatedNic(f"sim://?wire={wire}&ip=192.0.2.1/24&tcp=reference"):
+        assert main(["ip", "ping", "192.0.2.1", "-c", "1", "-W", "20", "--device", device]) == 1
+    out, err = capsys.readouterr()
+    assert "1 sent, 1 received, 0 % lost" in out
+    assert err == "stagecoach ip: pcap=/dev/full: No space left on device\n"
+
+
 def test_a_ping_that_is_longer_than_the_mtu_is_one_line(tmp_path, capsys):
     device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&tcp=reference&mtu=600"
     assert main(["ip", "ping", "192.0.2.9", "-s", "573", "--device", device]) == 1
