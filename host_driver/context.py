@@ -27,6 +27,7 @@ from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.readable import Readable
 from stagecoach.host_driver.resources import Resources
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
+from stagecoach.host_driver.transport.network import note_carrier
 from stagecoach.host_driver.watcher import SLICE_SECONDS, Watcher
 from stagecoach.hw.interface.causes import Cause
 
@@ -502,5 +503,6 @@ class Context(Device):
         self._require_open()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        note_carrier(error, self.transport)
         self.close()

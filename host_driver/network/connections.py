@@ -104,7 +104,7 @@ class Connections:
         self.time_wait = TimeWait(round(2 * settings.maximum_segment_lifetime * SECOND_US))
         parts = turn, settings, output
         self.engine = EngineConnections(*parts, self.paths, self.time_wait, counters)
-        self.openings = Openings(settings, output, self.engine, counters, take_early)
+        self.openings = Openings(settings, output, self.engine, counters, take_early, turn.explain)
         self._resets = RateLimit(RESETS_A_SECOND, RESETS_A_SECOND)
         self._answers = RateLimit(TIME_WAIT_ANSWERS_A_SECOND, TIME_WAIT_ANSWERS_A_SECOND)
 

@@ -41,6 +41,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
     NetworkHost,
 )
 from stagecoach.hw.interface.network_entries import FrameFate, NetworkFlags, NetworkKind
@@ -153,6 +154,10 @@ class HardwarePort:
     def frame_heads(self) -> list[FrameHead]:
         """The headers of the last frames, the oldest first, as the host has them."""
         return self._host.frame_heads()
+
+    def link(self) -> Link:
+        """How the wire is, as the host has it."""
+        return self._host.link()
 
     def _require_open(self) -> None:
         if self.closed is not None:

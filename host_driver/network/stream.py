@@ -45,6 +45,7 @@ class NetworkStream:
         self._received = bytearray()
         self._usable = True  # neither closed nor given away
         self._end: StreamEnd | None = None
+        self._why = ""  # it ended, in words
 
     @property
     def open(self) -> bool:
@@ -59,6 +60,8 @@ class NetworkStream:
     def ended(self, how: StreamEnd, unread: bytes) -> None:
         """The engine forgot it; `unread` are the last bytes that it had."""
         self._end = how
+        timed_out = how is StreamEnd.TIMED_OUT
+        self._why = self._turn.explain(how.words) if timed_out else how.words
         if how is StreamEnd.CLOSED:
             self._received += unread
 
@@ -66,7 +69,10 @@ class NetworkStream:
         """The error of a stream that has ended."""
         assert self._end is not None
         host, port = self.peer_address
-        return stream_error(self._end, f"the stream to {host}:{port} ended: {self._end.words}")
+        return stream_error(self._end, f"the stream to {host}:{port} ended: {self._why}")
+
+    def _late(self, what: str) -> TransportTimeout:
+        return TransportTimeout(self._turn.explain(what))
 
     def _require_usable(self) -> None:
         self._turn.require_open()
@@ -88,9 +94,7 @@ class NetworkStream:
 
         with self._turn.lock:
             if not self._turn.wait(done, self._turn.deadline(timeout)):
-                raise TransportTimeout(
-                    f"{len(left)} of {len(octets)} bytes not sent in {timeout} s"
-                )
+                raise self._late(f"{len(left)} of {len(octets)} bytes not sent in {timeout} s")
 
     def _fill(self, count: int) -> bool:
         """Take bytes up to `count` in all; whether so many are there. Raises at the end."""
@@ -126,9 +130,7 @@ class NetworkStream:
         with self._turn.lock:
             deadline = self._turn.deadline(timeout)
             if not self._turn.wait(lambda: self._fill(count), deadline):
-                raise TransportTimeout(
-                    f"{len(self._received)} of {count} bytes came in {timeout} s"
-                )
+                raise self._late(f"{len(self._received)} of {count} bytes came in {timeout} s")
             octets = bytes(self._received[:count])
             del self._received[:count]
             return octets
@@ -149,7 +151,7 @@ class NetworkStream:
         with self._turn.lock:
             deadline = self._turn.deadline(timeout)
             if not self._turn.wait(self._has_octet, deadline):
-                raise TransportTimeout(f"nothing came in {timeout} s")
+                raise self._late(f"nothing came in {timeout} s")
 
     def give_away(self, take: Callable[[int], None]) -> None:
         """Call `take(handle)`; if it returns, the connection belongs to the taker.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Protocol, runtime_checkable
 
+from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import Transport
 
@@ -118,6 +119,28 @@ class ConnectionInfo:
     next_received: int
 
 
+@dataclass(frozen=True)
+class Link:
+    """How the wire of an interface is.
+
+    Attributes
+    ----------
+    carrier: `up`, or why frames are lost: `down: no peer yet`, or `lost: ` and the reason.
+    refused: what the other end sent that is no frame, by name.
+    """
+
+    carrier: str
+    refused: dict[str, int]
+
+    def explain(self, text: str) -> str:
+        """The text of an error that something did not come, and what the wire has to do with it.
+
+        >>> Link("down: no peer yet", {}).explain("192.0.2.1 does not answer ARP requests")
+        '192.0.2.1 does not answer ARP requests (carrier down: no peer yet)'
+        """
+        return text if self.carrier == "up" else f"{text} (carrier {self.carrier})"
+
+
 HEAD_OCTETS = 128
 """Octets of a frame that `FrameHead` has at most: all headers, with options."""
 
@@ -185,6 +208,10 @@ class NetworkHost(Protocol):
 
     def frame_heads(self) -> list[FrameHead]:
         """As `NetworkPort.frame_heads`."""
+        ...
+
+    def link(self) -> Link:
+        """As `NetworkPort.link`."""
         ...
 
 
@@ -362,6 +389,10 @@ class NetworkPort(Protocol):
         """The headers of the last frames, also of those of connections, the oldest first."""
         ...
 
+    def link(self) -> Link:
+        """How the wire is, also after the device's end."""
+        ...
+
     def info(self, handle: int) -> ConnectionInfo:
         """How it does."""
         ...
@@ -383,3 +414,11 @@ class NetworkTransport(Transport, Protocol):
         connection was reset or timed out after it.
         """
         ...
+
+
+def note_carrier(error: BaseException | None, transport: Transport) -> None:
+    """Notes on an error of a device that its wire carries nothing, unless the text says so."""
+    if isinstance(error, StagecoachError) and isinstance(transport, NetworkTransport):
+        carrier = transport.network.link().carrier
+        if carrier != "up" and carrier not in str(error):
+            error.add_note(f"carrier {carrier}")

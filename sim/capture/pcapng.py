@@ -1,7 +1,9 @@
 """Writes TCP conversations of MPA as pcapng: Ethernet, IPv4, TCP, one FPDU per segment."""
 
+import contextlib
 import ipaddress
 import struct
+from collections.abc import Iterator
 from io import BufferedWriter
 from pathlib import Path
 from types import TracebackType
@@ -77,9 +79,13 @@ def split_fpdus(
 
 
 class PcapngWriter:
-    """A pcapng file with one Ethernet interface and nanosecond timestamps."""
+    """A pcapng file with one Ethernet interface and nanosecond timestamps.
+
+    Raises `OSError` with the name of the file, also later: what is written waits in a buffer.
+    """
 
     def __init__(self, path: str | Path, application: str = "Stagecoach") -> None:
+        self._path = str(path)
         self._file: BufferedWriter = open(path, "wb")  # noqa: SIM115
         name = application.encode()
         section = struct.pack("<IHHq", _BYTE_ORDER_MAGIC, 1, 0, -1)
@@ -108,7 +114,8 @@ class PcapngWriter:
         self._block(_BLOCK_PACKET, header + head + bytes(-len(head) % 4) + options)
 
     def close(self) -> None:
-        self._file.close()
+        with self._named():
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +130,16 @@ class PcapngWriter:
 
     def _block(self, kind: int, body: bytes) -> None:
         length = struct.pack("<I", len(body) + 12)
-        self._file.write(struct.pack("<I", kind) + length + body + length)
+        with self._named():
+            self._file.write(struct.pack("<I", kind) + length + body + length)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error of a file that is open does not name it."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from None
 
 
 def _option(code: int, value: bytes) -> bytes:

@@ -14,6 +14,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
 )
 from stagecoach.sim.network.engine import Engine
 from stagecoach.sim.network.flow import Flow
@@ -30,11 +31,11 @@ class EnginePort:
     Parameters
     ----------
     engine: whose state is guarded by the lock of `timeline`. send: sends a frame; `False` if there
-        is no room. log: of the frames.
+        is no room. log: of the frames. link: how the wire is.
 
     Attributes
     ----------
-    closed: why there is no device any more, or `None`.
+    closed: why there is no device any more, or `None`. link: how the wire is.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class EnginePort:
         timeline: Timeline,
         send: Callable[[bytes], bool],
         log: FrameLog,
+        link: Callable[[], Link],
     ) -> None:
         self.closed: str | None = None
         self._engine = engine
         self._timeline = timeline
         self._send = send
         self._log = log
+        self.link = link
         self._woken = False
 
     @property

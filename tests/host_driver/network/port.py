@@ -17,6 +17,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
 )
 
 MAXIMUM_FRAMES = 1024
@@ -48,6 +49,7 @@ class FakePort:
     ----------
     now: microseconds. may_pass: whether time may go on. sent: frames that the driver sent.
     peer: takes each of them too, and may call `frame`. streams: of the engine, by handle.
+    carrier, refused: of `link`.
     """
 
     engine = "fake"
@@ -61,6 +63,8 @@ class FakePort:
         self.dropped_frames = 0
         self.frame_fates = {"full": 3}
         self.answers: list[IPv4Address] = []
+        self.carrier = "up"
+        self.refused: dict[str, int] = {}
         self.waits = 0
         self.may_pass: Callable[[], bool] = lambda: True
         self.closed = False
@@ -212,6 +216,9 @@ class FakePort:
 
     def frame_heads(self) -> list[FrameHead]:
         return []
+
+    def link(self) -> Link:
+        return Link(self.carrier, self.refused)
 
     def info(self, handle: int) -> ConnectionInfo:
         stream = self.streams[handle]
