@@ -142,7 +142,7 @@ class Link:
 
 
 HEAD_OCTETS = 128
-"""Octets of a frame that `FrameHead` has at most: all headers, with options."""
+"""Bytes of a frame that `FrameHead` has at most: all headers, with options."""
 
 
 @dataclass(frozen=True)

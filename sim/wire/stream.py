@@ -1,4 +1,4 @@
-"""Frames over a Unix stream socket, as in QEMU's `-netdev stream`: a length of 4 octets, big
+"""Frames over a Unix stream socket, as in QEMU's `-netdev stream`: a length of 4 bytes, big
 endian, then the frame.
 """
 
@@ -176,7 +176,7 @@ class StreamEnd:
         return not self._unsent
 
     def _write(self, octets: bytes) -> int:
-        """How many octets the peer took, or lost."""
+        """How many bytes the peer took, or lost."""
         assert self._peer is not None
         try:
             return self._peer.send(octets)

@@ -36,7 +36,7 @@ IFREQ_INTEGER = struct.Struct("16si20x")
 class TapEnd:
     """One end of a wire: a TAP that is there and up. Nothing here waits.
 
-    name: of the interface. maximum: octets of the longest frame; of a longer one comes one more.
+    name: of the interface. maximum: bytes of the longest frame; of a longer one comes one more.
     """
 
     def __init__(self, name: str, maximum: int) -> None:

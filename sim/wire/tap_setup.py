@@ -25,7 +25,7 @@ _IFREQ_ADDRESS = struct.Struct("16sHH4s16x")
 def set_up_tap(name: str, ip: ipaddress.IPv4Interface, mtu: int, owner: int) -> None:
     """Makes the TAP if it is not there, gives it to the user `owner`, and sets it up.
 
-    ip: of Linux. mtu: octets of an IP packet. Raises `WireError`, also if another interface has
+    ip: of Linux. mtu: bytes of an IP packet. Raises `WireError`, also if another interface has
     addresses of that network: what goes there would go to the TAP. A TAP that was made is removed
     then.
     """

@@ -18,7 +18,7 @@ MINIMUM_OCTETS = 14
 """The Ethernet header alone."""
 
 FRAME_OVERHEAD = 18
-"""Octets of a frame besides its IP packet: the Ethernet header, and one VLAN tag."""
+"""Bytes of a frame besides its IP packet: the Ethernet header, and one VLAN tag."""
 
 _QUEUE_PS = 1000 * PS_PER_US
 """So much may wait in front of a wire: a millisecond, 1.25 MB at 10 Gbit/s."""
@@ -50,7 +50,7 @@ class End(Protocol):
 
 
 def open_end(wire: Attachment, mtu: int) -> End:
-    """Opens the end of a wire for IP packets of up to `mtu` octets. Raises `WireError`."""
+    """Opens the end of a wire for IP packets of up to `mtu` bytes. Raises `WireError`."""
     match wire.kind:
         case "tap":
             end = TapEnd(wire.name, mtu + FRAME_OVERHEAD)
@@ -71,7 +71,7 @@ def open_end(wire: Attachment, mtu: int) -> End:
 class Wire:
     """The wire of an address, as the device's MAC sees it. Nothing here waits.
 
-    Frames are from the destination address to the last octet before the FCS. Time is that of
+    Frames are from the destination address to the last byte before the FCS. Time is that of
     `clock`, without it the wall's. What the address calls pcap gets each frame when it arrives,
     at either side: lost ones are not in it, duplicated ones twice. Raises `WireError`.
 
@@ -80,7 +80,7 @@ class Wire:
 
     Attributes
     ----------
-    refused: what the other end sent that is no frame here, by name. `too_short`: below 14 octets.
+    refused: what the other end sent that is no frame here, by name. `too_short`: below 14 bytes.
         `too_long`: above MTU and overhead, as of a peer with another MTU. Both take their time on
         the wire, and are dropped. `stream_invalid`: a stream announced an absurd length; its peer
         was disconnected.
