@@ -181,8 +181,9 @@ site: docs ## make the manual as a site in build/site
 states: setup ## draw the larger state machines from the gateware, write docs/states.md
 	$(BIN)/python -m stagecoach.hw.states
 
-figures: setup ## draw the pictures of the manual, write docs/figures
+figures: setup ## draw the pictures and plots of the manual, write docs/figures
 	$(BIN)/python -m tools.figures
+	$(BIN)/python -m bench.plots
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check

@@ -25,10 +25,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of one operation and direction. `key`: of the curve in `build/performance.json`."""
+    """Points of one operation and direction.
+
+    key: of the curve in `build/performance.json`. operation: `write`, `read` or `send`; curves of
+    one operation share a panel of the plot.
+    """
 
     key: str
     label: str
+    operation: str
     points: tuple[Point, ...]
 
 
@@ -55,7 +60,8 @@ def _over_sizes() -> Family:
                 Point(size, make(operation, octets=size, messages=_messages(size)))
                 for size in SIZES
             )
-            curves.append(Curve(f"{operation}_{direction}", f"{name}, {verb}", points))
+            key, label = f"{operation}_{direction}", f"{name}, {verb}"
+            curves.append(Curve(key, label, operation, points))
     return Family("message_size", "bytes of a message", tuple(curves))
 
 
@@ -67,6 +73,7 @@ def _over_qps() -> Family:
             Curve(
                 pattern.key,
                 pattern.label,
+                pattern.operation,
                 tuple(Point(qps, FIGURES[figure_key(pattern, qps)].case) for qps in QPS),
             )
             for pattern in PATTERNS
@@ -88,6 +95,7 @@ def _over_read_latency() -> Family:
             Curve(
                 key,
                 label,
+                operation,
                 tuple(
                     Point(
                         latency,

@@ -140,7 +140,8 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     yield from (
         *paragraph(
             "Dashed: what the LLP port carries, without the overhead of FPDUs. Dotted: what 10",
-            "Gb/s Ethernet carries, with each FPDU in a TCP segment of its own.",
+            "Gb/s Ethernet carries, with each FPDU in a TCP segment of its own. Where two curves",
+            "are one, the thin one lies on the wide one.",
         ),
         "",
     )
