@@ -32,6 +32,15 @@ is there."""
 
 OPEN_SECONDS = 1.0
 
+SHORT_STATE = 20
+"""Columns: a state up to this is shown whole."""
+
+CUT_STATE = 12
+"""Columns that a longer state has at least, which is an error."""
+
+LEAST_ADDRESS = 12
+"""Columns of addresses that are cut; in a terminal so narrow the states are cut."""
+
 
 class _NotBuilt(BuildError):
     """The simulated device is not in the cache."""
@@ -106,7 +115,7 @@ def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
         print(json.dumps(rows, indent=2))
         return 0
     console = Console()
-    lines = [_HEADINGS, *map(_cells, rows)]
+    lines = _fitted([_HEADINGS, *map(_cells, rows)], console.width)
     *widths, _ = (max(map(len, column)) for column in zip(*lines, strict=True))
     for number, cells in enumerate(lines):
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=False))
@@ -115,6 +124,23 @@ def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
         words.truncate(console.width, overflow="ellipsis")
         console.print(words, no_wrap=True)
     return 0
+
+
+def _fitted(lines: list[tuple[str, ...]], width: int) -> list[tuple[str, ...]]:
+    """The lines, with addresses that leave enough of so many columns for all that comes after."""
+    *others, states = zip(*(cells[1:] for cells in lines), strict=True)
+    room = max(len(each) if len(each) <= SHORT_STATE else CUT_STATE for each in states)
+    taken = room + sum(2 + max(map(len, column)) for column in others) + 2
+    left = max(LEAST_ADDRESS, width - taken)
+    return [(_shortened(address, left), *rest) for address, *rest in lines]
+
+
+def _shortened(address: str, width: int) -> str:
+    """An address without its middle if it is longer: boards differ at its end."""
+    if len(address) <= width:
+        return address
+    begin = width // 4
+    return f"{address[:begin]}\N{HORIZONTAL ELLIPSIS}{address[begin + 1 - width :]}"
 
 
 _HEADINGS = ("device", "clock", "version", "QPs", "STags", "state")

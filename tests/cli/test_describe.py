@@ -70,6 +70,44 @@ def test_each_device_has_one_line_of_80_columns(monkeypatch, capsys):
     assert "cannot op" in lines[2] and lines[2].endswith("\N{HORIZONTAL ELLIPSIS}")
 
 
+LONG = "serial:///dev/serial/by-id/usb-FTDI_Dual_RS232-HS_FT4232H-{}-port0?baud=2000000"
+
+
+def test_a_long_address_is_cut_in_its_middle(monkeypatch, capsys):
+    ready = {
+        "state": "ready",
+        "clock_hz": 156_250_000,
+        "configuration": {"version": "3.3", "max_qp": 64, "max_mr": 1024},
+    }
+    rows = [
+        {"device": "simulation", "state": "not built: the first command that uses it does that"},
+        {"device": LONG.format("if01"), **ready},
+        {"device": LONG.format("if02"), **ready},
+        {"device": "serial:///dev/ttyS0?baud=2000000", "state": "not asked: name it"},
+    ]
+    assert len(rows[1]["device"]) > 80
+    monkeypatch.setattr(devices, "find_devices", lambda named, baud: rows)
+
+    def shown(columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert devices.show_devices([], 9600, as_json=False) == 0
+        return capsys.readouterr().out.splitlines()
+
+    heading, simulated, first, second, serial = shown(80)
+    assert max(map(len, (heading, simulated, first, second, serial))) <= 80
+    assert heading.split()[1:] == ["clock", "version", "QPs", "STags", "state"]
+    for line, channel in ((first, "if01"), (second, "if02")):
+        address, *rest = line.split()
+        assert rest == ["156.25", "MHz", "3.3", "64", "1024", "ready"]
+        begin, end = address.split("\N{HORIZONTAL ELLIPSIS}")
+        assert begin and LONG.format(channel).startswith(begin)
+        assert LONG.format(channel).endswith(end)
+    assert first != second
+    assert serial.endswith("not asked: name it") and "not built: " in simulated
+    assert shown(160)[2].split()[0] == LONG.format("if01")
+    assert all(len(line) <= 40 for line in shown(40))
+
+
 def test_values_are_told_in_words():
     assert [in_words(one) for one in (True, False, 3, [], ["A", "B"])] == [
         *("yes", "no", "3", "none", "A, B")
