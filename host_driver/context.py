@@ -233,8 +233,9 @@ class Context(Device):
         """Takes the oldest of `events`, and waits for one if there is none.
 
         With a timeout of 0 it takes one that is there. Raises `WaitTimeout` if none comes within
-        `timeout` seconds, `DeviceClosed` if the context is closed, also while this waits; and what
-        went wrong with the device, if there is a file descriptor.
+        `timeout` seconds, `ValueError` if that is less than 0, `DeviceClosed` if the context is
+        closed, also while this waits; and what went wrong with the device, if there is a file
+        descriptor.
         """
         taken: list[AsyncEvent] = []
 
@@ -279,9 +280,9 @@ class Context(Device):
 
         For `select`, `selectors` and `loop.add_reader`; take the event with `get_async_event(0)`
         and do not read from the descriptor. Of what the program itself takes out of `events` the
-        descriptor hears within 0.1 s. From the first call until the context is closed a thread
-        waits for the device. Unregister it before you close the context. Not for a device in a
-        cocotb test, which has no time of its own.
+        descriptor hears within 0.1 s; of what handlers take, not at all. From the first call until
+        the context is closed a thread waits for the device. Unregister it before you close the
+        context. Not for a device in a cocotb test, which has no time of its own.
         """
         with self.lock:
             self._require_open()

@@ -71,6 +71,14 @@ def _view(buffer: Any) -> memoryview:
         raise TypeError(f"buffer is {buffer!r}; allowed: {_BUFFER}, or a number of bytes") from None
 
 
+def _octets(data: Any) -> memoryview:
+    """A view of what is to be written, as bytes. Raises `TypeError` for what has none."""
+    try:
+        return memoryview(data).cast("B")
+    except TypeError:
+        raise TypeError(f"data is {data!r}; allowed: a C-contiguous buffer, as bytes are") from None
+
+
 class _Completions(Protocol):
     def _take_entries(self) -> None: ...
 
@@ -260,12 +268,13 @@ class MR(Droppable):
     def write(self, data: Any, length: int | None = None, offset: int = 0) -> None:
         """Copies the first `length` bytes of `data`, all if it is not given, to `offset`.
 
-        Raises `ValueError` if they are not all in the region, it is closed, or `data` has fewer;
-        and `DeviceClosed` in a child that was forked, which may share the memory.
+        `data` is any C-contiguous buffer. Raises `TypeError` for anything else; `ValueError` if
+        they are not all in the region, it is closed, or `data` has fewer; and `DeviceClosed` in a
+        child that was forked, which may share the memory.
         """
         self._context.lock.check()
         self._require_open()
-        with memoryview(data).cast("B") as source:
+        with _octets(data) as source:
             length = source.nbytes if length is None else length
             if length > source.nbytes:
                 raise ValueError(

@@ -1,7 +1,8 @@
 """Work requests and work completions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import index
 
 from stagecoach.host_driver.enums import (
     AccessFlags,
@@ -19,6 +20,11 @@ from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.wire import IMMEDIATE_DATA_OCTETS
 
 ALL_ONES = 2**64 - 1
+
+_HEX = {"remote_addr": "#x", "rkey": "#010x"} | dict.fromkeys(
+    ("add_mask", "compare_mask", "swap_mask"), "#018x"
+)
+"""Fields of a `SendWR` that `repr` shows as hexadecimal numbers."""
 
 
 def _check_range(name: str, value: int, bits: int) -> None:
@@ -60,6 +66,11 @@ class SGE:
         _check_range("SGE.addr", self.addr, 64)
         _check_range("SGE.length", self.length, 32)
         _check_range("SGE.lkey", self.lkey, 32)
+
+    def __repr__(self) -> str:
+        return (
+            f"SGE(addr={index(self.addr):#x}, length={self.length}, lkey={index(self.lkey):#010x})"
+        )
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,16 @@ class SendWR:
         _check_range("SendWR.remote_addr", self.remote_addr, 64)
         _check_range("SendWR.rkey", self.rkey, 32)
         _check_elements("SendWR.sg", self.sg)
+
+    def __repr__(self) -> str:
+        """Without what is as it is when nothing is given."""
+        usual, shown = SendWR(), []
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in ("wr_id", "opcode") or value != getattr(usual, each.name):
+                form = _HEX.get(each.name)
+                shown.append(f"{each.name}={format(index(value), form) if form else repr(value)}")
+        return f"SendWR({', '.join(shown)})"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What has the wrong type is named, with what is allowed; integers of numpy are integers."""
 
+import math
 import mmap
 import re
 
@@ -11,6 +12,7 @@ from stagecoach.host_driver import (
     MR,
     QP,
     SRQ,
+    CompChannel,
     FastMR,
     QPCap,
     QPInitAttr,
@@ -58,6 +60,14 @@ BUFFER = "a writable, C-contiguous buffer of at least one byte, or a number of b
             "timeout is None; allowed: a number of seconds",
         ),
         (
+            lambda verbs: MR(verbs.pd, 8).write("text"),
+            "data is 'text'; allowed: a C-contiguous buffer, as bytes are",
+        ),
+        (
+            lambda verbs: MR(verbs.pd, 8).write(memoryview(b"0123")[::2]),
+            "data is <memory>; allowed: a C-contiguous buffer, as bytes are",
+        ),
+        (
             lambda verbs: verbs.srq.post_recv([RecvWR()]),
             "request is a list; allowed: RecvWR, those of a sequence with * before it",
         ),
@@ -66,9 +76,28 @@ BUFFER = "a writable, C-contiguous buffer of at least one byte, or a number of b
 def test_a_wrong_type_is_named(verbs, call, text):
     verbs.srq = SRQ(verbs.pd, SRQInitAttr(4))
     before = repr(verbs.context)
-    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+    pattern = re.escape(text).replace("<memory>", "<memory at 0x[0-9a-f]+>")
+    with pytest.raises(TypeError, match=f"^{pattern}$"):
         call(verbs)
     assert repr(verbs.context) == before, "nothing of it stays"
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, math.nan, -math.inf])
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda verbs, timeout: verbs.cq.wait(1, timeout),
+        lambda verbs, timeout: verbs.cq.wait_event(timeout),
+        lambda verbs, timeout: verbs.context.get_async_event(timeout),
+        lambda verbs, timeout: verbs.context.poll_until(lambda: False, timeout, "nothing"),
+        lambda verbs, timeout: CompChannel(verbs.context).get_cq_event(timeout=timeout),
+    ],
+)
+def test_a_wait_of_less_than_no_time_is_refused(verbs, wait, timeout):
+    verbs.cq.req_notify()
+    text = f"timeout is {timeout} s; allowed: 0 or more, math.inf to wait for ever"
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        wait(verbs, timeout)
 
 
 def test_integers_of_numpy_are_integers(verbs):

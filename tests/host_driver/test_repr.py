@@ -1,12 +1,19 @@
 """Every object says in its repr which one it is."""
 
+import numpy as np
+
 from stagecoach.host_driver import (
     CQ,
     MR,
+    SGE,
     AccessFlags,
     Cause,
     CompChannel,
     FastMR,
+    RecvWR,
+    SendFlags,
+    SendWR,
+    WROpcode,
     listen,
 )
 from tests.host_driver.fake_device import NoStream
@@ -50,6 +57,30 @@ def test_regions_tell_where_they_are_and_what_for(verbs):
     assert repr(mr) == f"<{text}, closed>"
     fast = FastMR(verbs.pd, 8, addr=0, stag=0xCD00)
     assert repr(fast) == "<FastMR STag 0x0000cd00 of PD 0: 8 bytes at 0x0, local reading, invalid>"
+
+
+def test_requests_tell_addresses_and_keys_as_regions_do():
+    element = SGE(0x7F00_0000_1000, 64, 0xAB)
+    words = "SGE(addr=0x7f0000001000, length=64, lkey=0x000000ab)"
+    assert repr(element) == words
+    assert repr(SGE(np.int64(16), 8, np.int64(1))) == "SGE(addr=0x10, length=8, lkey=0x00000001)"
+    assert repr(RecvWR(3, [element])) == f"RecvWR(wr_id=3, sg=[{words}])"
+    assert repr(SendWR()) == "SendWR(wr_id=0, opcode=<WROpcode.SEND: 3>)"
+    request = SendWR(
+        2,
+        WROpcode.ATOMIC_CMP_AND_SWP,
+        [element],
+        SendFlags(0),
+        remote_addr=0x1000,
+        rkey=0x12AB,
+        swap=5,
+        swap_mask=0xFF,
+    )
+    assert repr(request) == (
+        f"SendWR(wr_id=2, opcode={WROpcode.ATOMIC_CMP_AND_SWP!r}, sg=[{words}], "
+        f"send_flags={SendFlags(0)!r}, remote_addr=0x1000, rkey=0x000012ab, swap=5, "
+        "swap_mask=0x00000000000000ff)"
+    )
 
 
 def test_a_listener_and_its_requests_tell_ports(passive):
