@@ -1,13 +1,20 @@
 """How a program waits, or waits in vain: for completions, notifications of CQs, and events."""
 
+import asyncio
+import select
+from queue import SimpleQueue
+
 import pytest
 
 from stagecoach.host_driver import (
+    WC,
+    AsyncEvent,
     Cause,
     CompChannel,
     RecvWR,
     SendFlags,
     SendWR,
+    TransportError,
     WaitTimeout,
     WCFlags,
     WCOpcode,
@@ -177,3 +184,65 @@ def check_events(pair: Pair) -> None:
         assert event.describe().startswith(f"QP {link.passive.qp.qp_num} stopped: ")
         pair.b.events.clear()
     assert pair.b.events_lost == 0
+
+
+# Waits of the driver's own thread
+
+
+def check_a_thread_of_the_driver_waits_or_is_refused(pair: Pair) -> None:
+    """For descriptors, streams and handlers it calls the device, which in cocotb it must not."""
+    context = pair.b
+    with CompChannel(context) as channel, pair.link() as link:
+        if getattr(context.transport, "calls_from_any_thread", True):
+            _the_driver_waits(pair, link, channel)
+        else:
+            _the_driver_is_refused(link, channel)
+
+
+def _the_driver_waits(pair: Pair, link: Link, channel: CompChannel) -> None:
+    context, peer = link.passive.context, link.active.qp
+    assert asyncio.run(_streamed(link)).wr_id == 7
+    descriptors = [context.fileno(), channel.fileno()]
+    assert _readable(descriptors, 0) == []
+    peer.disconnect()
+    assert _readable(descriptors, SECONDS) == descriptors[:1]
+    assert stopped(link.passive) == Cause.LLP_CLOSED
+    assert _readable(descriptors, 0) == []
+    told: SimpleQueue[AsyncEvent] = SimpleQueue()
+    context.add_event_handler(told.put)
+    with pair.link() as other:
+        other.active.qp.disconnect()
+        assert told.get(timeout=SECONDS).qp_num == other.passive.qp.qp_num
+        assert _readable(descriptors, 0) == [] and not context.events
+    context.remove_event_handler(told.put)
+
+
+def _the_driver_is_refused(link: Link, channel: CompChannel) -> None:
+    context = link.passive.context
+    told: list[AsyncEvent] = []
+    for use in (
+        context.fileno,
+        channel.fileno,
+        lambda: context.add_event_handler(told.append),
+        lambda: asyncio.run(_streamed(link)),
+    ):
+        with pytest.raises(TransportError, match="cannot call this device; allowed: wait, wait_ev"):
+            use()
+    # Nothing stays of them, and the waits that are allowed go on.
+    assert link.passive.cq.wait(1, SECONDS)[0].wr_id == 7
+    link.active.qp.disconnect()
+    assert stopped(link.passive) == Cause.LLP_CLOSED
+    assert not told
+
+
+async def _streamed(link: Link) -> WC:
+    """What comes to the passive end while a task waits for it."""
+    link.passive.qp.post_recv(RecvWR(7, [link.passive.element(0, 100)]))
+    step = asyncio.ensure_future(anext(link.passive.cq.stream()))
+    await asyncio.sleep(0)
+    link.active.qp.post_send(SendWR(0, sg=[link.active.element(0, 100)]))
+    return await asyncio.wait_for(step, SECONDS)
+
+
+def _readable(descriptors: list[int], seconds: float) -> list[int]:
+    return select.select(descriptors, [], [], seconds)[0]
