@@ -11,6 +11,7 @@ from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
 from stagecoach.host_driver.cq import AWAITS_FIRST_FPDU, CQ
 from stagecoach.host_driver.culprit import Culprit, find_culprit
+from stagecoach.host_driver.deadline import require_seconds
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.dropped import Droppable, Open
 from stagecoach.host_driver.enums import (
@@ -526,9 +527,12 @@ class QP(Droppable):
         the send queue from here on is flushed. Raises `WaitTimeout` if there was not time enough;
         the stream has ended then too. If the last request in the send queue is not signaled, a
         region and one more request are needed to see its end: without room for them `ResourceError`
-        or `QuotaExceeded` is raised, and the stream goes on.
+        or `QuotaExceeded` is raised, and the stream goes on, as after a `ValueError` for
+        less than 0 seconds.
         """
         self.context.lock.check()
+        if drain is not None:
+            require_seconds("drain", drain)
         with ExitStack() as steps:
             if drain is not None:
                 self._begin_drain(steps)

@@ -137,3 +137,10 @@ def test_an_error_ends_a_graceful_end(verbs):
     verbs.qp.disconnect(drain=10)
     assert verbs.qp.cause == Cause.CRC_ERROR
     assert statuses(verbs.cq.poll()) == [(1, WCStatus.WR_FLUSH_ERR)]
+
+
+def test_a_negative_time_to_drain_is_refused_and_the_stream_goes_on(verbs):
+    connect(verbs.qp)
+    with pytest.raises(ValueError, match="drain is -1 s; allowed: 0 or more"):
+        verbs.qp.disconnect(drain=-1)
+    assert verbs.qp.state == QPState.RTS
