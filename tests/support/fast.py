@@ -21,10 +21,10 @@ WHOLE = (
     "tests/sim/malformer",
     "tests/sim/soak_tcp",
     "tests/tcp/test_engine",
-    "tests/tcp/test_nic",
     "tests/tcp/test_receive_path",
     "tests/tcp/test_receive_side",
     "tests/tcp/test_transmit_path",
+    "tests/test_nic",
     "tests/tools",
 )
 """How paths begin whose tests build, run or synthesize whole devices, have much of the TCP engine,
