@@ -22,10 +22,10 @@ WINDOW_MOST = 1 << 30
 LIMIT_CYCLES, LIST_CYCLES, CYCLES = 2, 3, 5
 """That `limit` is held, and until the outputs of the list, and all of them, are good."""
 
-STEPS = 400
+STEPS = 800
 EVENTS = (
     *("fpdu", "fpdu", "fpdu", "driver", "new", "new", "new", "new"),
-    *("ack", "again", "probe", "answer"),
+    *("ack", "ack", "again", "probe", "probe", "answer"),
 )
 Operation = SegmentOperation
 
@@ -160,7 +160,7 @@ class Bench:
         window = 0 if probes and rng.getrandbits(1) else rng.choice([window, WINDOW_MOST])
         limit = rng.choice([limit, WINDOW_MOST])
         largest = max(window, rng.choice([2 * full, 2 * full + 1, window, WINDOW_MOST]))
-        crowded = rng.random() < 0.3
+        crowded = rng.getrandbits(1)
         await self.begin(
             c,
             Operation.RESEND if again else Operation.SEND,
@@ -249,7 +249,7 @@ def test_connections_by_turns(connections: int) -> None:
             if what in ("fpdu", "driver") and not c.closing and len(c.segments) < PLACES - 1:
                 octets = rng.choice([1, c.emss, rng.randint(1, c.emss), min(2 * c.emss, LONGEST)])
                 await bench.append(c, octets, what == "fpdu")
-                if what == "fpdu" and rng.getrandbits(1):
+                if what == "fpdu" and rng.random() < 0.7:
                     await bench.send(c, of_fpdu=1, fpdu=octets)
                 c.closing = int(rng.random() < 0.1)
             elif what == "ack" and c.max > c.una:
