@@ -22,7 +22,7 @@ WINDOW_MOST = 1 << 30
 LIMIT_CYCLES, LIST_CYCLES, CYCLES = 2, 3, 5
 """That `limit` is held, and until the outputs of the list, and all of them, are good."""
 
-STEPS = 800
+STEPS = 700
 EVENTS = (
     *("fpdu", "fpdu", "fpdu", "driver", "new", "new", "new", "new"),
     *("ack", "ack", "again", "probe", "probe", "answer"),
