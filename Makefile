@@ -46,7 +46,7 @@ export FILE
 LOSS ?= 0.001
 # Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX, NIC and MTU are taken from the
 # command line only: programs of others have such variables in their environment.
-SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
+SIZES := DATA_WIDTH COUNTERS ANSWERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
@@ -122,9 +122,9 @@ bench-short: setup ## measure all cycles in shorter runs, fail if one is below i
 bench-loss: setup ## what lost segments cost the TCP engine, for hours (SEGMENTS=100000 SEEDS=10)
 	$(BIN)/python -m bench.tcp_loss --segments $(or $(SEGMENTS),100000) --seeds $(or $(SEEDS),10) --jobs $(JOBS)
 
-timing: setup ## synthesize, place and route the device, and each block alone (build/timing.json, build/timing_blocks.json)
-	$(BIN)/python -m stagecoach.hw.timing; status=$$?; \
-		$(BIN)/python -m stagecoach.hw.timing --blocks && exit $$status
+timing: setup ## synthesize, place and route the device, each block alone, and the area of the engine (build/timing.json, build/timing_blocks.json)
+	status=0; for what in "" --blocks "--design engine --area"; do \
+		$(BIN)/python -m stagecoach.hw.timing $$what || status=1; done; exit $$status
 
 scaling: setup ## area and Fmax over QPs and data width, write build/scaling.json and its plots
 	$(BIN)/python -m bench.scaling

@@ -1,7 +1,7 @@
 """Which case gives which figure.
 
-The name of a figure says what it is: operation, direction, EMSS or octets of a message, unit. At
-an EMSS all FPDUs are full, but for Reads of 4,096 octets.
+The name of a figure says what it is: operation, direction, EMSS or bytes of a message, unit. At
+an EMSS all FPDUs are full, but for Reads of 4,096 bytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ STEADY_MESSAGES = 1000
 """At least so many are in the steady state of a figure."""
 
 FPDUS_PER_MESSAGE = {1460: 4, 8960: 1}
-"""Full FPDUs of a message, by the EMSS: 6 to 9 thousand octets."""
+"""Full FPDUs of a message, by the EMSS: 6 to 9 thousand bytes."""
 
 MANY_QPS_MESSAGES = 1280
 """Messages of 64 QPs: 20 of each."""
@@ -83,7 +83,7 @@ class Figure:
 
 
 def octets_per_cycle(result: Mapping[str, int]) -> float:
-    """Payload octets per cycle."""
+    """Payload bytes per cycle."""
     return round(result["octets"] / result["cycles"], 3)
 
 
@@ -98,7 +98,7 @@ def cycles(result: Mapping[str, int]) -> float:
 
 
 def last_cycles(result: Mapping[str, int]) -> float:
-    """The longest of all latencies up to the last octet."""
+    """The longest of all latencies up to the last byte."""
     return result["last_cycles"]
 
 
@@ -113,7 +113,7 @@ def full_segment(operation: str, emss: int = 1460, markers: bool = False) -> int
 
 
 def message(operation: str, emss: int = 1460, markers: bool = False) -> int:
-    """Octets of a message at an EMSS."""
+    """Bytes of a message at an EMSS."""
     return full_segment(operation, emss, markers) * FPDUS_PER_MESSAGE[emss]
 
 

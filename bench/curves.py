@@ -9,10 +9,10 @@ SIZES = (0, 8, 64, 512, 4096, 32768, 262144, 1048576)
 READ_LATENCIES = (0, 125, 250, 500, 1000)
 
 SMALL_OCTETS = 512
-"""Up to so many octets a message is small; a point has `DEFAULTS["messages"]` of them."""
+"""Up to so many bytes a message is small; a point has `DEFAULTS["messages"]` of them."""
 
 POINT_OCTETS = 128 * 1024
-"""Octets of a point, when messages are large; one message may have more."""
+"""Bytes of a point, when messages are large; one message may have more."""
 
 
 @dataclass(frozen=True)

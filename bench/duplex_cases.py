@@ -15,7 +15,7 @@ from bench.transmit_cases import requests
 
 @cocotb.test()
 async def check_duplex(dut: Any) -> None:
-    """Octets that leave and that are placed, summed, while both directions are busy."""
+    """Bytes that leave and that are placed, summed, while both directions are busy."""
     case = options()
     octets, count = case["octets"], case["messages"]
     device = await open_device(dut, case)

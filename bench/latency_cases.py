@@ -22,7 +22,7 @@ PAUSE_CYCLES = 700
 """More than prefetches of queue entries and write responses take."""
 
 PITCH = 4096 + 8
-"""Octets between two buffers: each message begins at another place of its page."""
+"""Bytes between two buffers: each message begins at another place of its page."""
 
 
 def _report(latencies: list[int], **more: int) -> None:
@@ -31,7 +31,7 @@ def _report(latencies: list[int], **more: int) -> None:
 
 @cocotb.test()
 async def check_first_write(dut: Any) -> None:
-    """From the last octet of an RDMA Write's FPDU at the LLP port to its first word of payload."""
+    """From the last byte of an RDMA Write's FPDU at the LLP port to its first word of payload."""
     case = options()
     device = await open_device(dut, case)
     made: list[Bench] = []
@@ -93,10 +93,10 @@ async def check_completion_write(dut: Any) -> None:
 
 @cocotb.test()
 async def check_doorbell(dut: Any) -> None:
-    """From the write of the send doorbell to the first octets of the FPDU at the LLP port.
+    """From the write of the send doorbell to the first bytes of the FPDU at the LLP port.
 
     The device sends the headers when it has the send entry, and the rest when it has the payload:
-    `last_cycles` are those to the last octet.
+    `last_cycles` are those to the last byte.
     """
     case = options()
     device = await open_device(dut, case)

@@ -1,6 +1,6 @@
 """What the protocol and a port of 64 bits leave at most, computed from the sizes of FPDUs.
 
-The LLP port carries 8 octets in a cycle. An FPDU begins with a beat of its own, so one whose octets
+The LLP port carries 8 bytes in a cycle. An FPDU begins with a beat of its own, so one whose bytes
 are no multiple of 8 leaves a part of its last beat empty.
 """
 
@@ -12,11 +12,11 @@ from stagecoach.sim.model.fpdu_sizes import fpdu_length
 from stagecoach.sim.model.rdmap import READ_REQUEST_OCTETS
 
 WIRE_OVERHEAD = 78
-"""Octets of each TCP segment on 10 Gb/s Ethernet, which carries 8 in a cycle of 156.25 MHz:
+"""Bytes of each TCP segment on 10 Gb/s Ethernet, which carries 8 in a cycle of 156.25 MHz:
 preamble 8, Ethernet 14, IPv4 20, TCP 20, FCS 4, gap 12."""
 
 EMSS = 1460
-"""Octets, unless another one is given."""
+"""Bytes, unless another one is given."""
 
 MESSAGES = 512
 """Over which is averaged: with Markers, FPDUs of one size have one more Marker or less."""
@@ -25,7 +25,7 @@ MESSAGES = 512
 def beats(
     operation: str, octets: int, *, emss: int = EMSS, markers: bool = False, messages: int = 1
 ) -> int:
-    """Beats of the port that messages of `octets` take, one after the other from stream octet 0.
+    """Beats of the port that messages of `octets` take, one after the other from stream byte 0.
 
     `operation`: as in `header_octets`.
     """
@@ -49,12 +49,12 @@ def octets_per_cycle(
 
 
 def port_limit(octets: int) -> float:
-    """Payload octets per cycle of tagged messages when each cycle carries 8 octets of FPDUs."""
+    """Payload bytes per cycle of tagged messages when each cycle carries 8 bytes of FPDUs."""
     return PORT_OCTETS * octets / Framing(EMSS).message(octets, TAGGED_HEADER_OCTETS)
 
 
 def wire_limit(octets: int) -> float:
-    """The same on a 10 Gb/s wire, which carries 8 octets per cycle of 156.25 MHz."""
+    """The same on a 10 Gb/s wire, which carries 8 bytes per cycle of 156.25 MHz."""
     framing = Framing(EMSS)
     segments = sum(count for count, _ in framing.segments(octets, TAGGED_HEADER_OCTETS))
     total = framing.message(octets, TAGGED_HEADER_OCTETS) + WIRE_OVERHEAD * segments
@@ -72,7 +72,7 @@ def wire_cycles(pattern: Pattern) -> float:
 
 
 def _fpdus(pattern: Pattern) -> list[int]:
-    """Octets of the FPDUs of a message, which has one in a direction: a Read has a request, too."""
+    """Bytes of the FPDUs of a message, which has one in a direction: a Read has a request, too."""
     fpdus = [fpdu_length(header_octets(pattern.operation) + pattern.octets)]
     if pattern.operation == "read":
         fpdus.append(fpdu_length(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS))

@@ -52,7 +52,7 @@ class Condition:
     qps: tuple[int, ...] = QPS
 
     def applies(self, pattern: Pattern) -> bool:
-        """Whether the condition can change anything: received octets have a latency, sent none."""
+        """Whether the condition can change anything: received bytes have a latency, sent none."""
         return "llp_latency" not in self.changes or receives(pattern)
 
 

@@ -1,4 +1,4 @@
-"""NFS over RDMA between two compiled devices: octets per cycle of READs, operations of each call.
+"""NFS over RDMA between two compiled devices: bytes per cycle of READs, operations of each call.
 
 The server's device and the client's run in step: cycles pass at both alike. What the programs do
 takes cycles only where a program waits for its device meanwhile, which is little beside the

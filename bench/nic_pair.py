@@ -68,7 +68,7 @@ def _end(nic: SimulatedNic, context: Context, count: int, octets: int) -> End:
 def nic_pair(
     count: int, octets: int, here: str = "", there: str = ""
 ) -> Iterator[tuple[CycleTime, End, End]]:
-    """Two NICs with `count` QPs, connected one to one, and regions of so many octets.
+    """Two NICs with `count` QPs, connected one to one, and regions of so many bytes.
 
     here, there: options of their addresses, for example `&mtu=9000`.
     """

@@ -12,7 +12,7 @@ from stagecoach.cli.perf.sizes import size_text
 from stagecoach.hw.files import write_results, write_whole
 
 Results = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Of each curve, by x: octets, messages and cycles."""
+"""Of each curve, by x: bytes, messages and cycles."""
 
 AreaRows = dict[str, dict[str, Any]]
 """Of each value of a size: `lut4`, `ff`, `dp16kd`, and `fmax_mhz` if it was placed."""
@@ -34,13 +34,13 @@ WIRE = {"color": "0.7", "linestyle": ":", "zorder": 1}
 
 
 def octets_per_cycle(curve: Curve, results: Results) -> list[float]:
-    """Payload octets per cycle at every point."""
+    """Payload bytes per cycle at every point."""
     found = [results[curve.key][str(point.x)] for point in curve.points]
     return [result["octets"] / result["cycles"] for result in found]
 
 
 def cycles_per_message(curve: Curve, results: Results) -> list[float]:
-    """Cycles per message at every point; of long messages, by their octets."""
+    """Cycles per message at every point; of long messages, by their bytes."""
     values = []
     for point in curve.points:
         result = results[curve.key][str(point.x)]

@@ -25,7 +25,7 @@ async def check_answer_reads(dut: Any) -> None:
 
     Every QP has up to `READS` requests outstanding, all have up to `READS_AHEAD`: the next one is
     there when one is answered. A slow QP has some, too, that are not counted.
-    With `after_write` each comes after an RDMA Write of as many octets, which must be visible
+    With `after_write` each comes after an RDMA Write of as many bytes, which must be visible
     before the Read.
     """
     case = options()

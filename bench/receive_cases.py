@@ -29,7 +29,7 @@ class Placed:
     Attributes
     ----------
     octets: stamps of the words of the buffer. completions: stamps of completion entries, at their
-    last words; each counts as a message of `size` octets. total: octets of the buffer written.
+    last words; each counts as a message of `size` bytes. total: bytes of the buffer written.
     """
 
     def __init__(self, ports: Ports, bench: Bench, size: int):
@@ -60,7 +60,7 @@ class Placed:
 
 @cocotb.test()
 async def check_receive(dut: Any) -> None:
-    """Octets, messages and cycles of what comes to host memory.
+    """Bytes, messages and cycles of what comes to host memory.
 
     Of Sends of one FPDU the completion entries count, else the payload.
     """

@@ -12,7 +12,7 @@ from bench.transmit_cases import requests
 
 
 async def _send(dut: Any, octets: int, emss: int) -> list[int]:
-    """Starts an RDMA Write; octets of its FPDUs, one of which has left, and of those to come."""
+    """Starts an RDMA Write; bytes of its FPDUs, one of which has left, and of those to come."""
     device = await open_device(dut, options())
     fpdus: list[int] = []
 

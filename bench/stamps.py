@@ -11,7 +11,7 @@ COOL_DOWN = 0.05
 
 
 class Stamp(NamedTuple):
-    """What was complete at the clock edge `cycle`: payload octets, and ends of messages."""
+    """What was complete at the clock edge `cycle`: payload bytes, and ends of messages."""
 
     cycle: int
     octets: int
@@ -19,7 +19,7 @@ class Stamp(NamedTuple):
 
 
 def steady(stamps: Sequence[Stamp]) -> dict[str, int]:
-    """Octets, messages and cycles in the steady state; `ValueError` for less than 8 stamps."""
+    """Bytes, messages and cycles in the steady state; `ValueError` for less than 8 stamps."""
     begin, end = bounds(stamps)
     return between([stamps], begin, end)
 

@@ -1,10 +1,10 @@
-"""RDMA Writes between two compiled NICs with the TCP engine in gateware: octets per cycle.
+"""RDMA Writes between two compiled NICs with the TCP engine in gateware: bytes per cycle.
 
 A `CycleTime` lets cycles pass at both alike, and only while the program waits, so it takes none.
 Nothing is lost, frames take the time of 10 Gb/s Ethernet with preamble, FCS and gap, and memory
 answers as in all figures. A rate is that between the first and the last of some completions: at the
 sender, whose Write is complete when TCP has taken it, or at the receiver, which is told of a Write
-by Immediate Data. Of many QPs, whose Writes are under way at once, it is that of all octets, from
+by Immediate Data. Of many QPs, whose Writes are under way at once, it is that of all bytes, from
 when they are posted on. Cycles are counted in steps of `STEP`.
 """
 
@@ -35,7 +35,7 @@ UNCOUNTED = 4
 
 
 def _of_one(mtu: int = 1500, *, duplex: bool = False) -> tuple[float, float]:
-    """Payload octets per cycle at the sender, and at the receiver; with `duplex` at both receivers
+    """Payload bytes per cycle at the sender, and at the receiver; with `duplex` at both receivers
     together, while both receive.
     """
     options = f"&mtu={mtu}"
@@ -51,7 +51,7 @@ def _of_one(mtu: int = 1500, *, duplex: bool = False) -> tuple[float, float]:
 
 
 def _of_many() -> tuple[float, float]:
-    """Payload octets per cycle of all QPs at the receiver, and Jain's index of theirs."""
+    """Payload bytes per cycle of all QPs at the receiver, and Jain's index of theirs."""
     total = MANY * WRITES_OF_MANY
     with nic_pair(MANY, OCTETS_OF_MANY) as (time, here, there):
         begin = time.cycles
@@ -71,12 +71,12 @@ def jain_index(rates: Sequence[float]) -> float:
 
 
 def rate_from(begin: int, completions: Sequence[int], octets: int) -> float:
-    """Octets per cycle from a cycle on, until the last completion."""
+    """Bytes per cycle from a cycle on, until the last completion."""
     return len(completions) * octets / (completions[-1] - begin)
 
 
 def rate(completions: Sequence[Sequence[int]], octets: int) -> float:
-    """Octets per cycle of several CQs, in the cycles in which each of them has completions.
+    """Bytes per cycle of several CQs, in the cycles in which each of them has completions.
 
     Raises `RuntimeError` if there are none.
     """

@@ -2,7 +2,7 @@
 
 `make bench-loss` runs it and writes `build/tcp_loss.json`. One QP Writes from one NIC to the
 other, as in `bench.tcp`. A part of the sender's frames is lost, each by itself. A rate is that of
-all octets from the first Write on. Both engines get a wire of such a delay that the round trip,
+all bytes from the first Write on. Both engines get a wire of such a delay that the round trip,
 without a queue, takes `RTT_US`: what each takes by itself is measured first, by small Writes. Which
 frames a seed loses depends on their numbers alone, so it is the same for both.
 """

@@ -36,7 +36,7 @@ def requests(bench: Bench, operation: str, octets: int, count: int) -> list[Send
 
 @cocotb.test()
 async def check_transmit(dut: Any) -> None:
-    """Octets, messages and cycles of the FPDUs that leave, each at its last beat."""
+    """Bytes, messages and cycles of the FPDUs that leave, each at its last beat."""
     case = options()
     device = await open_device(dut, case)
     sent = SentFpdus(device, case["markers"])

@@ -115,11 +115,12 @@ def _follows_interrupt(error: BaseException) -> bool:
 
 
 def _text_of(error: Exception) -> str:
-    """What is told of an error: its text, and of one of the system what it is about."""
+    """What is told of an error: its text and notes, and of one of the system what it is about."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", []))
     if isinstance(error, OSError) and error.strerror:
         what = [] if error.filename is None else [str(error.filename)]
-        return ": ".join([*what, error.strerror])
-    return str(error).strip() or f"failed with {type(error).__name__}"
+        return ": ".join([*what, error.strerror]) + notes
+    return (str(error).strip() or f"failed with {type(error).__name__}") + notes
 
 
 def _interrupted(command: str) -> int:

@@ -16,7 +16,7 @@ from stagecoach.host_driver.snapshots.publisher import parse_interval
 from stagecoach.host_driver.startup_options import StartupOptions
 
 DEFAULT_EMSS = 1460
-"""Payload of a TCP segment in an Ethernet frame of 1500 octets."""
+"""Payload of a TCP segment in an Ethernet frame of 1500 bytes."""
 
 _SIZE = re.compile(r"(\d+)\s*(|B|KiB|MiB|GiB)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -25,7 +25,7 @@ _MAXIMUM_SIZE = 1 << 30  # of generated data: both ends hold all of it, the sour
 
 
 def parse_size(text: str) -> int:
-    """Octets of a size such as 4MiB, 64KiB or 1000."""
+    """Bytes of a size such as 4MiB, 64KiB or 1000."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(

@@ -11,7 +11,7 @@ WORD_WIDTH = 64
 """Bits of a word: what moves in a cycle inside the device, whatever the width of its ports."""
 
 WORD_OCTETS = WORD_WIDTH // 8
-"""Octets of a word."""
+"""Bytes of a word."""
 
 DATA_WIDTHS = (32, WORD_WIDTH, 128)
 """Allowed widths of the ports (docs/decisions/data-width.md)."""
@@ -33,7 +33,7 @@ class RnicConfig:
     Parameters
     ----------
     data_width: width of the ports to host memory and to the LLP in bits: 32, 64 or 128. Inside
-        there are always 64: 32 halve the octets per cycle, 128 do not double them.
+        there are always 64: 32 halve the bytes per cycle, 128 do not double them.
     qps: number of Queue Pairs, and of LLP connections (connection n belongs to QP n).
     cqs: number of Completion Queues.
     stags: number of STag table entries.
@@ -45,7 +45,8 @@ class RnicConfig:
     payload_buffer_octets: transmit payload read ahead from host memory; bandwidth times latency.
     max_burst_beats: longest AXI burst, in words of 64 bits: at a width of 32 it has twice as many
         beats.
-    counters: count octets, messages and errors, in one block RAM (`registers/counters.py`).
+    counters: count bytes, messages and errors, in one block RAM (`registers/counters.py`).
+    answers: of a NIC: ARP and echo requests can be answered without the driver (`ip/responder.py`).
     """
 
     data_width: int = 64
@@ -59,6 +60,7 @@ class RnicConfig:
     payload_buffer_octets: int = 4096
     max_burst_beats: int = 32
     counters: bool = True
+    answers: bool = False
 
     def __post_init__(self) -> None:
         widths = ", ".join(map(str, DATA_WIDTHS))
@@ -69,7 +71,9 @@ class RnicConfig:
         longest = MAX_AXI_BEATS * self.data_width // WORD_WIDTH
         allowed = f"up to {longest} with a data_width of {self.data_width}"
         _check("max_burst_beats", self.max_burst_beats, allowed, self.max_burst_beats <= longest)
-        _check("counters", self.counters, "True, False", self.counters in (True, False))
+        for name in ("counters", "answers"):
+            value = getattr(self, name)
+            _check(name, value, "True, False", value in (True, False))
 
     @property
     def qp_bits(self) -> int:

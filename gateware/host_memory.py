@@ -4,7 +4,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 WORD = data.StructLayout({"data": 64, "last": 1})
-"""A 64-bit word at its host address: the lanes outside the command's octets are meaningless."""
+"""A 64-bit word at its host address: the lanes outside the command's bytes are meaningless."""
 
 
 READ_WORD = data.StructLayout({"data": 64, "last": 1, "error": 1})
@@ -12,11 +12,11 @@ READ_WORD = data.StructLayout({"data": 64, "last": 1, "error": 1})
 
 
 PAYLOAD_BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1, "error": 1})
-"""As `BEAT`; `error`, on the last beat, if any octet of it could not be read."""
+"""As `BEAT`; `error`, on the last beat, if any byte of it could not be read."""
 
 
 MEMORY_COMMAND = data.StructLayout({"address": 64, "octets": 17})
-"""A read or write of 1 to 65535 octets of host memory at any alignment."""
+"""A read or write of 1 to 65535 bytes of host memory at any alignment."""
 
 
 class ReadClient(wiring.Signature):

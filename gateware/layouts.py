@@ -55,7 +55,7 @@ class SegmentKind(enum.Enum, shape=unsigned(3)):
     CRC_ERROR = 1
     MARKER_ERROR = 2
     CLOSED = 4  # the LLP closed and every whole FPDU before it was passed on
-    CLOSED_INSIDE = 5  # the same, and octets are left that are no whole FPDU
+    CLOSED_INSIDE = 5  # the same, and bytes are left that are no whole FPDU
 
 
 class StagStatus(enum.Enum, shape=unsigned(3)):
@@ -86,7 +86,7 @@ AtomicOperation = encoding(
 
 
 BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
-"""Packed octets: `octets` (1 to 8) of them from lane 0; all beats but the last have 8."""
+"""Packed bytes: `octets` (1 to 8) of them from lane 0; all beats but the last have 8."""
 
 
 OPERANDS = data.StructLayout(
@@ -129,7 +129,7 @@ class Layouts:
                 "producer": 16,  # RING_LIMIT: running number after the last entry posted
                 "ord": depth,  # CONNECT: Read Requests this end may have outstanding
                 "ird": depth,  # CONNECT: Read Requests this end takes
-                "emss": 16,  # CONNECT: octets
+                "emss": 16,  # CONNECT: bytes
                 "crc": 1,  # CONNECT: CRC generated and checked
                 "transmit_markers": 1,  # CONNECT
                 "receive_markers": 1,  # CONNECT
@@ -148,9 +148,9 @@ class Layouts:
 
         self.llp_event = data.StructLayout({"connection": qp, "kind": LlpEventKind, "value": 32})
 
-        # MPA receiver to RDMAP receiver. Octet i of the ULPDU is header[8i:8i+8]; octets past
+        # MPA receiver to RDMAP receiver. Byte i of the ULPDU is header[8i:8i+8]; bytes past
         # ulpdu_length are meaningless. The FPDU stands in the store from its ULPDU_Length field,
-        # so octet i of the ULPDU is octet i + 2 from store_address.
+        # so byte i of the ULPDU is byte i + 2 from store_address.
         self.segment = data.StructLayout(
             {
                 "qp": qp,
@@ -168,9 +168,9 @@ class Layouts:
                 "qp": qp,
                 "address": 64,
                 "octets": 17,
-                "store_address": store,  # word with the first payload octet
+                "store_address": store,  # word with the first payload byte
                 "store_octet": 3,  # and its lane
-                "reversed": 1,  # the octets of a store word turned round: a number for the host
+                "reversed": 1,  # the bytes of a store word turned round: a number for the host
                 "release": 1,  # last placement of this FPDU: the store may forget it
                 "stored": self.stored,
             }
@@ -181,10 +181,10 @@ class Layouts:
                 "kind": DeliveryKind,
                 "qp": qp,
                 "index": 16,  # RECEIVE: running number of the receive entry
-                "length": 32,  # RECEIVE, READ: octets of the message
+                "length": 32,  # RECEIVE, READ: bytes of the message
                 "flags": 8,  # CompletionFlags
                 "detail": 64,  # as in a completion
-                "after": 16,  # placements with octets issued so far, mod 2^16
+                "after": 16,  # placements with bytes issued so far, mod 2^16
             }
         )
 
@@ -195,9 +195,9 @@ class Layouts:
                 "rights": 4,  # Rights
                 "scoped": 1,  # only for the stream of `qp`
                 "qp": qp,
-                "base": 64,  # TO of the first octet
+                "base": 64,  # TO of the first byte
                 "length": 48,
-                "address": 64,  # host address of the first octet
+                "address": 64,  # host address of the first byte
                 "fast": 1,  # work requests may register it, now and when it was invalidated
             }
         )
@@ -256,17 +256,17 @@ class Layouts:
             {"qp": qp, "index": 16, "opcode": 4, "signaled": 1, "length": 32}
         )
 
-        # Transmitter to assembler and framer: one FPDU. Octet i of the DDP header is
+        # Transmitter to assembler and framer: one FPDU. Byte i of the DDP header is
         # header[8i:8i+8]; all after it comes as payload.
         self.ulpdu_job = data.StructLayout(
             {
                 "qp": qp,
                 "ulpdu_length": 16,
-                "tagged": 1,  # the DDP header has 14 octets, else 18
+                "tagged": 1,  # the DDP header has 14 bytes, else 18
                 "header": 8 * UNTAGGED_HEADER_OCTETS,
                 "crc": 1,
                 "markers": 1,
-                "until_marker": 7,  # units of 4 octets from the FPDU's start to the next Marker
+                "until_marker": 7,  # units of 4 bytes from the FPDU's start to the next Marker
                 "empty": 1,  # there is no FPDU: only `close` and `report` count
                 "close": 1,  # nothing follows on this connection: the LLP is to close it
                 "report": 1,  # the last FPDU of a work request: report `sent` when it has left
@@ -292,7 +292,7 @@ class Layouts:
                 "index": 16,
                 "opcode": 8,  # CompletionOpcode
                 "flags": 8,  # CompletionFlags
-                # INVALIDATED: the STag, in the first 32 bits; IMMEDIATE: Immediate Data, octet i in
+                # INVALIDATED: the STag, in the first 32 bits; IMMEDIATE: Immediate Data, byte i in
                 # bits [8i+7:8i]
                 "detail": 64,
                 "length": 32,
@@ -314,7 +314,7 @@ class Layouts:
             {name: field.shape for name, field in self.qp_error} | {"srq": 1}
         )
 
-        # An inline piece is not in host memory but in the next ceil(octets / 8) inline words; the
+        # An inline piece is not in host memory but in the next ceil(bytes / 8) inline words; the
         # lane of its `address` is 0.
         self.gather_piece = data.StructLayout({"address": 64, "octets": 17, "last": 1, "inline": 1})
 

@@ -17,7 +17,7 @@ from stagecoach.hw.interface.registers import NETWORK
 from stagecoach.hw.interface.sizes import MTU, MTUS
 
 FIRST_ADDRESS = address_of("NETWORK_ID", NETWORK)
-"""Octet address of the first register of the network; those below are of the RNIC."""
+"""Byte address of the first register of the network; those below are of the RNIC."""
 
 
 class RnicNic(wiring.Component):
@@ -36,7 +36,7 @@ class RnicNic(wiring.Component):
     Parameters
     ----------
     config: sizes of the RNIC; there are as many TCP connections as QPs. Its `data_width` is 64.
-    mtu: octets of the longest IP packet, one of `MTUS`.
+    mtu: bytes of the longest IP packet, one of `MTUS`.
 
     Members
     -------

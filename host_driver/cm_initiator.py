@@ -40,7 +40,7 @@ from stagecoach.host_driver.transport.base import ByteStream, TransportError
 
 FIRST_FPDU_DELAY = 0.02
 """Seconds from the Reply to the first FPDU: Linux siw sends the one before it can take the other,
-and does not look at an FPDU that comes at once until more octets follow."""
+and does not look at an FPDU that comes at once until more bytes follow."""
 
 
 class ConnectOptions(TypedDict, total=False):

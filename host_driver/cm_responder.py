@@ -323,7 +323,7 @@ class AcceptedRequest(Droppable):
             self._stream.wait_readable(0.0)
         except TransportTimeout:
             if not self.deadline.left:
-                self.wait()  # it raises, unless an octet has just come
+                self.wait()  # it raises, unless a byte has just come
             return False
         except TransportError:
             self.wait()

@@ -27,6 +27,7 @@ from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.readable import Readable
 from stagecoach.host_driver.resources import Resources
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
+from stagecoach.host_driver.transport.network import note_carrier
 from stagecoach.host_driver.watcher import SLICE_SECONDS, Watcher
 from stagecoach.hw.interface.causes import Cause
 
@@ -172,7 +173,7 @@ class Context(Device):
         self.used_qps: set[int] = set()  # those that are closed, too
         self.cqs: ByNumber[OpenCQ] = ByNumber()
         self.channels: WeakKeyDictionary[OpenChannel, None] = WeakKeyDictionary()
-        self.watcher = Watcher(self)
+        self.watcher = Watcher(self, self.frees_at_once)
         self._handlers = EventHandlers(self.watcher)
         self._readable: Readable | None = None
         self._error: Exception | None = None
@@ -502,5 +503,6 @@ class Context(Device):
         self._require_open()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        note_carrier(error, self.transport)
         self.close()

@@ -22,7 +22,7 @@ COUNTER_BITS = _LOW_BITS + _HIGH_BITS
 class QPCounters:
     """What a QP number has counted since the reset of the device, modulo 2^36.
 
-    The octets are bytes of ULPDUs, messages are DDP Messages. `outstanding_reads` are those of now.
+    Octets are bytes of ULPDUs, messages are DDP Messages. `outstanding_reads` are those of now.
     """
 
     fpdus_sent: int = 0

@@ -16,7 +16,7 @@ _TABLE = _table()
 
 
 def crc32c(octets: bytes) -> int:
-    """The CRC of `octets`; on the wire its least significant octet comes first."""
+    """The CRC of `octets`; on the wire its least significant byte comes first."""
     state = 0xFFFFFFFF
     for octet in octets:
         state = state >> 8 ^ _TABLE[(state ^ octet) & 0xFF]

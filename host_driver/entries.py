@@ -1,4 +1,4 @@
-"""Queue entries as octets, after the table in `hw/interface/queue_entries.py`."""
+"""Queue entries as bytes, after the table in `hw/interface/queue_entries.py`."""
 
 import struct
 
@@ -17,7 +17,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 class EntryLayout:
     """Packs and unpacks one kind of entry.
 
-    Fields of 1, 2, 4 and 8 octets are integers, others are `bytes`; names that begin with
+    Fields of 1, 2, 4 and 8 bytes are integers, others are `bytes`; names that begin with
     `reserved` are zero and not given.
     """
 
@@ -46,7 +46,7 @@ class EntryLayout:
         return dict(zip(self._names, self._struct.unpack_from(buffer, offset), strict=True))
 
     def pack(self, **values: int | bytes) -> bytes:
-        """An entry as octets."""
+        """An entry as bytes."""
         buffer = bytearray(self.size)
         self.pack_into(memoryview(buffer), 0, **values)
         return bytes(buffer)

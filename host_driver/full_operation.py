@@ -34,7 +34,7 @@ def check_emss(emss: int | None) -> None:
 def choose_emss(stream: ByteStream, emss: int | None) -> int:
     """The EMSS that was asked for, else that of the connection.
 
-    Below 128 octets it does not matter: the MULPDU stays 128, and an FPDU needs several segments
+    Below 128 bytes it does not matter: the MULPDU stays 128, and an FPDU needs several segments
     (RFC 5044, 4.5).
     """
     if emss is not None:

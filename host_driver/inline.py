@@ -33,7 +33,7 @@ class InlineBuffer:
     ----------
     slots: work requests that may be outstanding. octets: of each, at most; 0 for none.
     pd: of the QP.
-    register: makes a region of so many octets that only the device reads.
+    register: makes a region of so many bytes that only the device reads.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class InitiatorInitiatorError(MalformedFrame):
 
 
 _SHOWN_OCTETS = 64
-"""Octets of private data in the text of an error."""
+"""Bytes of private data in the text of an error."""
 
 
 class ConnectionRejected(StartupError):

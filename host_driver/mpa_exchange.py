@@ -47,9 +47,9 @@ class Deadline:
 
 
 class FrameReader:
-    """Takes one startup frame out of a stream, and not an octet more.
+    """Takes one startup frame out of a stream, and not a byte more.
 
-    Octets are judged as they come: a peer that speaks another protocol is found out by its first
+    Bytes are judged as they come: a peer that speaks another protocol is found out by its first
     ones, however many there are and however slowly they come.
 
     Parameters
@@ -91,7 +91,7 @@ class FrameReader:
         return StartupFrame.decode(self._octets, reply=self._reply)
 
     def _receive(self, count: int, seconds: float) -> bytes:
-        """Up to `count` octets: as many as are there, or the next one."""
+        """Up to `count` bytes: as many as are there, or the next one."""
         try:
             return self._stream.receive_exactly(count, 0.0)
         except (TransportTimeout, StreamClosed):
@@ -118,7 +118,7 @@ class FrameReader:
 
     def _ended(self, error: StreamClosed) -> StartupError:
         text = f"{self._step}: the stream ended: {self.progress}: {error}"
-        # A frame that is cut off is malformed; before its first octet there is none.
+        # A frame that is cut off is malformed; before its first byte there is none.
         if self._octets:
             return MalformedFrame(text)
         if self._enhanced:
@@ -161,7 +161,7 @@ def require_quiet(stream: ByteStream) -> None:
 
 
 def await_first_fpdu(stream: ByteStream, deadline: Deadline) -> None:
-    """Waits for the first octets of the Initiator's first FPDU, which stay in the stream."""
+    """Waits for the first bytes of the Initiator's first FPDU, which stay in the stream."""
     try:
         stream.wait_readable(deadline.left)
     except TransportTimeout as error:

@@ -1,4 +1,4 @@
-"""MPA startup frames: their octets, and how they are checked while they arrive.
+"""MPA startup frames: their bytes, and how they are checked while they arrive.
 
 RFC 5044 7.1.1; RFC 6581 6 and 9.
 """
@@ -80,7 +80,7 @@ class StartupFrame:
         return first.to_bytes(2, "big") + second.to_bytes(2, "big")
 
     def encode(self) -> bytes:
-        """The octets of the frame; `ValueError` if a value has no place in it."""
+        """The bytes of the frame; `ValueError` if a value has no place in it."""
         enhanced = self._encode_enhanced()
         revisions = (PLAIN_REVISION, ENHANCED_REVISION)[bool(enhanced) :]
         if self.revision not in revisions:
@@ -138,9 +138,9 @@ class StartupFrame:
 
 
 def missing_octets(octets: bytes, *, reply: bool) -> int:
-    """How many octets of the frame follow as far as is known, 0 if it is complete.
+    """How many bytes of the frame follow as far as is known, 0 if it is complete.
 
-    Raises `MalformedFrame` as soon as the octets cannot become a frame of the expected kind.
+    Raises `MalformedFrame` as soon as the bytes cannot become a frame of the expected kind.
     """
     _check_key(bytes(octets[:KEY_OCTETS]), reply)
     if len(octets) < KEY_OCTETS:

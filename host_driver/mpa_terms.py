@@ -95,7 +95,7 @@ def _reads(name: str, value: int | None, limit: int) -> int:
 
 
 def octets_of(private_data: object) -> bytes:
-    """Private data as `bytes`; `TypeError` for what has no octets."""
+    """Private data as `bytes`; `TypeError` for what has no bytes."""
     if not isinstance(private_data, bytes | bytearray | memoryview):
         raise TypeError(f"private_data is a {type(private_data).__name__}; allowed: bytes")
     return bytes(private_data)

@@ -55,7 +55,7 @@ _BUFFER = "a writable, C-contiguous buffer of at least one byte"
 
 
 def _memory(buffer: Any) -> Any:
-    """The buffer, or new memory of so many octets, a number of any type, but no bool."""
+    """The buffer, or new memory of so many bytes, a number of any type, but no bool."""
     if isinstance(buffer, bool) or not isinstance(buffer, Integral):
         return buffer
     if buffer < 1:

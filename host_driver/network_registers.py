@@ -19,14 +19,14 @@ NETWORK_VERSION = Register(
         "minor": Field(0, 16),
         "major": Field(16, 16),
     },
-    0x00010000,
+    0x00010001,
 )
 NETWORK_INTERFACE = Register(
     0x408,
     {
         "digest": Field(0, 32),
     },
-    0xAD5D0644,
+    0x33353883,
 )
 NETWORK_SIZES = Register(
     0x40C,
@@ -54,6 +54,7 @@ NETWORK_ENABLE = Register(
     {
         "receive": Field(0, 1),
         "transmit": Field(1, 1),
+        "answer": Field(2, 1),
     },
 )
 NETWORK_STATUS = Register(
@@ -61,6 +62,7 @@ NETWORK_STATUS = Register(
     {
         "receive_idle": Field(0, 1),
         "transmit_idle": Field(1, 1),
+        "answers": Field(2, 1),
     },
 )
 NETWORK_TIME = Register(
@@ -79,6 +81,12 @@ NETWORK_MAC_HIGH = Register(
     0x428,
     {
         "value": Field(0, 16),
+    },
+)
+NETWORK_ADDRESS = Register(
+    0x42C,
+    {
+        "value": Field(0, 32),
     },
 )
 NETWORK_QUEUE_LOW = Register(
@@ -215,6 +223,18 @@ NETWORK_FAULTS = Register(
     {
         "refused": Field(0, 16),
         "failed": Field(16, 16),
+    },
+)
+NETWORK_ANSWERED = Register(
+    0x490,
+    {
+        "value": Field(0, 32),
+    },
+)
+NETWORK_UNANSWERED = Register(
+    0x494,
+    {
+        "value": Field(0, 32),
     },
 )
 NETWORK_COMMAND = Register(

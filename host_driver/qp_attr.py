@@ -19,7 +19,7 @@ ENTRY_UNITS = SEND_ENTRY_OCTETS // SEND_UNIT_OCTETS
 """Units of the longest send entry."""
 
 MAXIMUM_INLINE_DATA = 4096
-"""Octets that a QP can be made to copy from a send work request, at most."""
+"""Bytes that a QP can be made to copy from a send work request, at most."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class OctetOrder(Enum):
     """How the Terminate control field is laid out."""
 
     RFC = "RFC 5040"
-    SIW = "Linux siw"  # on little-endian hosts the fields of an octet stand in the reverse order
+    SIW = "Linux siw"  # on little-endian hosts the fields of a byte stand in the reverse order
 
 
 @dataclass(frozen=True)
@@ -257,16 +257,16 @@ def describe_code(code: TerminateCode) -> str:
 def readings(octets: bytes, length: int) -> list[Terminate]:
     """What a Terminate header can mean, the likeliest first.
 
-    The two octet orders are told apart by the length, which has to fit M, D and R, by the reserved
+    The two byte orders are told apart by the length, which has to fit M, D and R, by the reserved
     bits, of which siw sets none, and by codes that only one of them gives a meaning. Where both
     have one, which takes a Terminate without headers, RFC 5040 wins: also 2/0/05 to 2/0/07, which
     either end may send, at any time (RFC 6581, 9.3), though they look like 0/2/05 to 0/2/07 of siw.
 
     Parameters
     ----------
-    octets: its first octets. length: octets of the whole Terminate header.
+    octets: its first bytes. length: bytes of the whole Terminate header.
 
-    Raises `ValueError` if the length fits neither order, or too few octets are given to tell.
+    Raises `ValueError` if the length fits neither order, or too few bytes are given to tell.
     """
     fitting = []
     problems = []

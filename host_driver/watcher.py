@@ -5,7 +5,7 @@ import weakref
 from typing import Protocol
 
 from stagecoach.host_driver.dropped import is_current
-from stagecoach.host_driver.transport.base import DeviceClosed
+from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
 
 SLICE_SECONDS = 0.1
 """How long the thread waits at a time, and after which it sees that it is no longer wanted."""
@@ -36,17 +36,27 @@ class Watcher:
     Parameters
     ----------
     watched: the device. The thread does not keep it alive, but for one wait.
+    may_call: whether a thread of the driver may call the device.
     """
 
-    def __init__(self, watched: Watched):
+    def __init__(self, watched: Watched, may_call: bool = True):
         self._watched = weakref.ref(watched)
+        self._may_call = may_call
         self._turn = threading.Condition()  # of what follows; no other lock is taken inside it
         self._users = 0
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def join(self) -> None:
-        """One more user. Raises `DeviceClosed` if the watcher is closed."""
+        """One more user.
+
+        Raises `DeviceClosed` if the watcher is closed, `TransportError` if there can be no thread.
+        """
+        if not self._may_call:
+            raise TransportError(
+                "threads of the driver cannot call this device; allowed: wait, wait_event, "
+                "get_cq_event and get_async_event"
+            )
         with self._turn:
             if self._closed:
                 raise DeviceClosed("the context is closed; allowed: an open Context")

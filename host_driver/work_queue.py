@@ -57,7 +57,7 @@ class Posted:
     ----------
     first, index: its first and its last entry; they are the same but for RDMA_WRITE_WITH_IMM.
     entries: how many were written to the queue before it.
-    length: octets of the message, if its last entry does not have them.
+    length: bytes of the message, if its last entry does not have them.
     msn: of the request to the peer, of an RDMA Read or atomic. sink: STag of its element, if any.
     """
 
@@ -251,7 +251,7 @@ def _elements(elements: Sequence[SGE]) -> bytes:
 
 
 def check_elements(elements: Sequence[SGE], most: int) -> None:
-    """Raises `ValueError` for more elements than `most`, or too many octets."""
+    """Raises `ValueError` for more elements than `most`, or too many bytes."""
     if len(elements) > most:
         raise ValueError(f"{len(elements)} scatter/gather elements; allowed: 0 to {most}")
     length = sum(element.length for element in elements)

@@ -136,7 +136,12 @@ def _not_written(error: OSError) -> CacheError:
 
 
 def entries() -> list[Entry]:
-    """All entries, those that were not used for the longest time first."""
+    """All entries, those that were not used for the longest time first.
+
+    Raises `CacheError` if what should be the folder of the cache is none.
+    """
+    if root().exists() and not root().is_dir():
+        raise CacheError(f"the cache {root()} is no folder; name one in {FOLDER_VARIABLE}")
     return _entries(path for kind in KINDS for path in _folders(root() / kind))
 
 

@@ -51,7 +51,7 @@ STREAM_SIGNALS = {
     "value": "tdata",
     "last": "tlast",
 }
-"""What the signals of an LLP channel are in AXI4-Stream; all others are in TUSER, but the octets of
+"""What the signals of an LLP channel are in AXI4-Stream; all others are in TUSER, but the bytes of
 a beat, which are TKEEP."""
 
 STREAM_ORDER = ("tvalid", "tready", "tdest", "tdata", "tkeep", "tuser", "tlast")
@@ -221,7 +221,7 @@ def _stream(channel: str, title: str, signals: Signals) -> Interface:
 
 
 def _join_lanes(interface: Interface, channel: str, lanes: int, width: int) -> None:
-    """Makes TKEEP of the number of octets, which are from lane 0 on."""
+    """Makes TKEEP of the number of bytes, which are from lane 0 on."""
     count = f"{channel}_octets"
     interface.joined[f"llp__{count}"] = count
     interface.assigned += [

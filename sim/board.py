@@ -66,10 +66,10 @@ class SimulatedBoard:
     Parameters
     ----------
     program: what `build_board` returned; `None`: it is called.
-    fault_rate: octets in a million that are lost, as many that are changed, and as many after
+    fault_rate: bytes in a million that are lost, as many that are changed, and as many after
         which one is inserted, in either direction. seed: of the faults.
     divisor, quiet_cycles, baud: of the program, if it is none of `build_board`: cycles of a bit,
-        cycles without an octet until it sleeps, and the rate that `url` names.
+        cycles without a byte until it sleeps, and the rate that `url` names.
     """
 
     def __init__(

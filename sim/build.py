@@ -161,7 +161,7 @@ def build_nic(
 ) -> Path:
     """Return the shared library of `gateware.nic.RnicNic(config, mtu)`, as `build_device` does.
 
-    mtu: octets of an IP packet at most.
+    mtu: bytes of an IP packet at most.
     """
     config = RnicConfig() if config is None else config
     _compiler()

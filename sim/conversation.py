@@ -18,7 +18,7 @@ def write_conversation(
     """Writes every recorded stream as one TCP connection, startup frames included.
 
     The end that sent the MPA Request Frame is the Initiator. Times are those of the wall clock
-    at which the octets crossed the LLP port.
+    at which the bytes crossed the LLP port.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with PcapngWriter(path) as writer:

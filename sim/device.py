@@ -26,7 +26,7 @@ DEFAULT_WRITE_LATENCY = 50
 """Cycles from the last write data to the write response."""
 
 DEFAULT_RECORD_LIMIT = 1 << 30
-"""Octets that a recording may take before it stops."""
+"""Bytes that a recording may take before it stops."""
 
 _ERROR_SIZE = 1024
 _RECORD_HEADER = struct.Struct("<IIIIQQQ")
@@ -158,7 +158,7 @@ class Device:
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible, to it and to the host, only with the write
         response; else with its last beat.
-    record: keep every octet that crosses the LLP port for `take_records`.
+    record: keep every byte that crosses the LLP port for `take_records`.
     trace_path: FST waveform to write; the library must be built with `trace=True`.
     network: descriptor of a SOCK_SEQPACKET socket, which belongs to the device then: to a network
         engine behind the LLP port, which takes and sends the messages of `sim/llp_messages.py`; or
@@ -241,9 +241,9 @@ class Device:
         self._check(status, f"write of register {address:#05x}")
 
     def map(self, address: int, octets: int) -> None:
-        """Let the device reach `octets` octets of this process's memory from `address` on.
+        """Let the device reach `octets` bytes of this process's memory from `address` on.
 
-        AXI reads are words: the octets beside the region in its first and last word read as 0.
+        AXI reads are words: the bytes beside the region in its first and last word read as 0.
         Other accesses outside get a decode error.
         """
         if octets <= 0 or address <= 0 or address + octets >= 1 << 64:
@@ -259,7 +259,7 @@ class Device:
     def attach(self, connection: int, descriptor: int, emss: int = 0) -> None:
         """Give a connected stream socket to the LLP; its descriptor belongs to the device now.
 
-        `emss`: octets, announced to the device; 0 announces nothing.
+        `emss`: bytes, announced to the device; 0 announces nothing.
         """
         if not 0 <= emss < 1 << 16:
             raise ValueError(f"emss is {emss}; allowed: 0 to 65535")
@@ -340,7 +340,7 @@ class Device:
         )
 
     def lose_after(self, connection: int, octets: int) -> None:
-        """Lose an attached connection as soon as the device has sent so many octets on it."""
+        """Lose an attached connection as soon as the device has sent so many bytes on it."""
         for name, value in (("connection", connection), ("octets", octets)):
             if value < 0:
                 raise ValueError(f"{name} is {value}; allowed: 0 or more")
@@ -356,7 +356,7 @@ class Device:
         skip: int = 0,
         response: Response = Response.SLVERR,
     ) -> None:
-        """Let one access to these octets end with an error response.
+        """Let one access to these bytes end with an error response.
 
         It is the one after `skip` others: of reads, words are counted; of writes, bursts. Nothing
         of the burst is written. What was armed before for reads, or for writes, is forgotten.

@@ -12,7 +12,7 @@ class DisturbedDevice(SimulatedDevice):
 
     Attributes
     ----------
-    mapped: address and octets of every buffer, in the order in which they were mapped.
+    mapped: address and bytes of every buffer, in the order in which they were mapped.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A frame's headers in a line, as tcpdump has them. Whatever the octets are, it is a line."""
+"""A frame's headers in a line, as tcpdump has them. Whatever the bytes are, it is a line."""
 
 import struct
 from ipaddress import IPv4Address
@@ -10,7 +10,7 @@ _ICMP = {0: "echo reply", 3: "unreachable", 8: "echo request", 11: "time exceede
 
 
 def frame_in_words(head: bytes) -> str:
-    """What the first octets of an Ethernet frame say."""
+    """What the first bytes of an Ethernet frame say."""
     if len(head) < _ETHERNET:
         return "no whole Ethernet header"
     kind = int.from_bytes(head[12:14])

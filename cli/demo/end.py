@@ -17,7 +17,7 @@ from stagecoach.host_driver.transport.base import Transport
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 
 CHUNK_OCTETS = 1 << 20
-"""Octets of one RDMA Write or RDMA Read."""
+"""Bytes of one RDMA Write or RDMA Read."""
 
 CHUNKS_UNDER_WAY = 4
 NOTES = 4
@@ -111,7 +111,7 @@ class End:
     ) -> Iterator[int]:
         """Moves the whole of a local region with RDMA Writes or Reads, some under way at a time.
 
-        Yields the octets done so far. Without a region, one message of no octets is moved.
+        Yields the bytes done so far. Without a region, one message of no bytes is moved.
         """
         length = local.length if local else 0
         waiting = list(range(0, max(length, 1), CHUNK_OCTETS))

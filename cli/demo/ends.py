@@ -27,7 +27,7 @@ GENERATED_SEED = 5040
 class Job:
     """What the demonstration does; it goes to both processes.
 
-    file: to be moved; if None, `size` octets are generated.
+    file: to be moved; if None, `size` bytes are generated.
     sink_library, source_library: the built devices.
     pcapng, waves: files to be left; no waveform if None.
     startup: what both ends ask for in MPA startup.
@@ -163,7 +163,7 @@ class _Meter:
         return [each.info for each in connections if each.info is not None]
 
     def measure(self, operation: str, octets: int, steps: Iterable[int]) -> None:
-        """Runs the steps of an operation, which yield the octets done."""
+        """Runs the steps of an operation, which yield the bytes done."""
         before = self._infos()
         cycles, fpdus, begun = self._counters()
         for done in steps:
@@ -209,7 +209,7 @@ def _check_octets(found: bytearray, expected: Any) -> None:
 
 
 def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
-    """Connects, writes the file, compares digests, reads it back, compares octets."""
+    """Connects, writes the file, compares digests, reads it back, compares bytes."""
     from stagecoach.sim.conversation import write_conversation
 
     buffer = _load(job)

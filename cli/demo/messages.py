@@ -12,7 +12,7 @@ NOTE_OCTETS = _NOTE.size
 
 
 def pack_length(octets: int) -> bytes:
-    """Private data of the MPA Request: octets of the file."""
+    """Private data of the MPA Request: bytes of the file."""
     return _LENGTH.pack(octets)
 
 
@@ -32,7 +32,7 @@ class Region:
     length: int
 
     def pack(self) -> bytes:
-        """The octets on the wire."""
+        """The bytes on the wire."""
         return _REGION.pack(self.addr, self.rkey, self.length)
 
     @classmethod
@@ -59,7 +59,7 @@ class Note:
     digest: bytes
 
     def pack(self) -> bytes:
-        """The octets on the wire."""
+        """The bytes on the wire."""
         return _NOTE.pack(self.kind, self.digest)
 
     @classmethod

@@ -80,7 +80,7 @@ class Demo:
     Parameters
     ----------
     job: what to do.
-    progress: called with an operation and its octets so far.
+    progress: called with an operation and its bytes so far.
 
     Attributes
     ----------

@@ -75,7 +75,10 @@ def _in_words(info: dict[str, Any]) -> str:
 
 
 def ping(locator: Locator, address: str, count: int, octets: int, timeout: float) -> int:
-    """Sends echoes, one a second; returns 0 if a reply came. Tells of them when interrupted too."""
+    """Sends echoes, one a second; returns 0 if a reply came. Tells of them when interrupted too.
+
+    Raises `NoNeighbour` if there is none for the first.
+    """
     times: list[float] = []
     sent = 0
     with open_device(locator, address) as device:
@@ -87,6 +90,8 @@ def ping(locator: Locator, address: str, count: int, octets: int, timeout: float
                     times.append(device.stack.ping(address, timeout, octets) / 1000)  # type: ignore[union-attr]
                     print(f"{octets} bytes from {address}: seq={number} time={times[-1]:.3f} ms")
                 except (TransportTimeout, NoNeighbour) as error:
+                    if number == 0 and isinstance(error, NoNeighbour):
+                        raise
                     print(f"seq={number} {error}")
                 sys.stdout.flush()
                 if number + 1 < count:
@@ -94,7 +99,7 @@ def ping(locator: Locator, address: str, count: int, octets: int, timeout: float
         except KeyboardInterrupt:
             _summary(sent, times)
             raise
-    _summary(sent, times)
+        _summary(sent, times)  # before the device is closed: its capture may have failed
     return 0 if times else 1
 
 

@@ -166,11 +166,11 @@ class End:
         return sum(each.opcode == WCOpcode.RECV for each in found)
 
     def poke(self, offset: int, value: int) -> None:
-        """Sets an octet of the buffer."""
+        """Sets a byte of the buffer."""
         self._buffer[offset] = value
 
     def await_octet(self, offset: int, value: int) -> None:
-        """Polls an octet of the buffer until it has a value: of a simulated device every 8 cycles.
+        """Polls a byte of the buffer until it has a value: of a simulated device every 8 cycles.
 
         Raises `PerfError` if it has not for `PATIENCE` seconds, `PeerClosed`.
         """

@@ -1,11 +1,11 @@
-"""What the protocol allows: octets on the wire for a message, against 8 octets per cycle.
+"""What the protocol allows: bytes on the wire for a message, against 8 bytes per cycle.
 
-A message is cut into segments of at most MULPDU octets with their header, and each travels in an
+A message is cut into segments of at most MULPDU bytes with their header, and each travels in an
 FPDU: how long those are, the reference model says (`sim/model`). With Markers, 4 of every 512
 octets of the stream are one (RFC 5044, 4.3).
 
 The two directions of a connection, and so of the LLP port, are independent of each other: the one
-with more octets on the wire is the limit. What TCP and the layers below add is not counted.
+with more bytes on the wire is the limit. What TCP and the layers below add is not counted.
 """
 
 from dataclasses import dataclass
@@ -19,27 +19,27 @@ PORT_OCTETS = 8
 
 @dataclass(frozen=True)
 class Framing:
-    """What connections agreed on: `emss` in octets, and whether both send `markers`."""
+    """What connections agreed on: `emss` in bytes, and whether both send `markers`."""
 
     emss: int
     markers: bool = False
 
     @property
     def mulpdu(self) -> int:
-        """Octets of the longest segment, with its header."""
+        """Bytes of the longest segment, with its header."""
         return mulpdu(self.emss, self.markers)
 
     def segments(self, octets: int, header: int) -> list[tuple[int, int]]:
-        """The segments of a message of `octets`, in order: how many, and the octets of each.
+        """The segments of a message of `octets`, in order: how many, and the bytes of each.
 
-        `header`: octets of DDP and RDMAP in each segment.
+        `header`: bytes of DDP and RDMAP in each segment.
         """
         full, rest = divmod(octets, self.mulpdu - header)
         last = [(1, rest + header)] if rest or not full else []
         return [(full, self.mulpdu), *last]
 
     def message(self, octets: int, header: int) -> float:
-        """Octets on the wire for a message, as in `segments`; with Markers, on average."""
+        """Bytes on the wire for a message, as in `segments`; with Markers, on average."""
         total = sum(count * fpdu_length(ulpdu) for count, ulpdu in self.segments(octets, header))
         if self.markers:
             return total * MARKER_INTERVAL / (MARKER_INTERVAL - MARKER_OCTETS)
@@ -48,7 +48,7 @@ class Framing:
 
 @dataclass(frozen=True)
 class WireOctets:
-    """Octets on the wire for one message: to the server, and back from it."""
+    """Bytes on the wire for one message: to the server, and back from it."""
 
     there: float
     back: float = 0

@@ -35,7 +35,7 @@ class Meter:
         """Throughput and latency for a size.
 
         Throughput: the cycles from the first doorbell to the interrupt that tells of the last
-        completion. All octets of all messages cross the wire in them, so it is never more than
+        completion. All bytes of all messages cross the wire in them, so it is never more than
         the protocol allows; the way to the first and from the last message is in it. With both
         directions the messages of both ends count.
 

@@ -24,7 +24,7 @@ class Part(IntEnum):
 
 @dataclass(frozen=True)
 class Asked:
-    """A part, with how many messages of which size, in octets."""
+    """A part, with how many messages of which size, in bytes."""
 
     part: Part
     messages: int

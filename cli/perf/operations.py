@@ -34,10 +34,10 @@ class Operation:
     access: what the server allows for its buffer.
     takes_receive: whether each message takes a receive of the server.
     completes: when a message is complete, in words.
-    request: the work request for a message of some octets.
-    wire: octets on the wire for a message of some octets.
+    request: the work request for a message of some bytes.
+    wire: bytes on the wire for a message of some bytes.
     size: the only one that its messages have; None if they have any.
-    stride: octets from the target of a QP to that of the next one.
+    stride: bytes from the target of a QP to that of the next one.
     rfc7306: whether its messages are of RFC 7306.
     pingpong: whether the peer can see a message come, and answer with its own.
     """
@@ -55,7 +55,7 @@ class Operation:
     pingpong: bool = False
 
     def requests(self, qps: int, mr: MR, remote: Remote, octets: int) -> list[SendWR]:
-        """A request for each QP; their targets are `stride` octets apart."""
+        """A request for each QP; their targets are `stride` bytes apart."""
         targets = (Remote(remote.addr + place * self.stride, remote.rkey) for place in range(qps))
         return [self.request(mr, target, octets) for target in targets]
 

@@ -1,7 +1,7 @@
 """Ping-pong: each end sends when the message of the other one is there.
 
 As perftest's `ib_write_lat` and `ib_send_lat` do it. A Send is there with the completion of its
-receive, an RDMA Write when its last octet has changed in memory, which the program polls.
+receive, an RDMA Write when its last byte has changed in memory, which the program polls.
 """
 
 from stagecoach.cli.perf.end import End
@@ -13,7 +13,7 @@ class Player:
 
     Parameters
     ----------
-    remote: the peer's place for messages; half: octets from where the buffer of `end` has those
+    remote: the peer's place for messages; half: bytes from where the buffer of `end` has those
     that are sent to where it has those that come.
     """
 

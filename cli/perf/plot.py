@@ -19,7 +19,7 @@ def plot_paths(stem: Path) -> list[Path]:
 def write_plots(result: Result, stem: Path) -> list[Path]:
     """Writes `stem`.png and `stem`.svg; returns their paths.
 
-    Octets per cycle and messages per second with what the protocol allows, and latency in cycles.
+    Bytes per cycle and messages per second with what the protocol allows, and latency in cycles.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ class Point:
 
     Attributes
     ----------
-    size: octets of a message. messages, cycles: of the throughput; with both directions the
+    size: bytes of a message. messages, cycles: of the throughput; with both directions the
     messages of both.
     latencies: of single messages.
     """

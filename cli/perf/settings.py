@@ -15,7 +15,7 @@ from stagecoach.host_driver.wr import SendWR
 DEFAULT_PORT = 7175
 DEFAULT_DEPTH = 128
 DEFAULT_SIZES = tuple(1 << power for power in range(17))
-"""1 octet to 64 KiB."""
+"""1 byte to 64 KiB."""
 
 MAXIMUM_SIZE = 16 << 20
 MAXIMUM_QPS = 63
@@ -42,7 +42,7 @@ class Plan:
 
     Attributes
     ----------
-    sizes: of messages, in octets. depth: messages outstanding on each QP.
+    sizes: of messages, in bytes. depth: messages outstanding on each QP.
     messages: per size on all QPs together; chosen by size if None.
     latency_messages: per size, one at a time.
     pingpong: whether latency is half of a round trip of messages, which the server answers.
@@ -155,7 +155,7 @@ class ServerPlan:
     MAGIC = b"perf 4\0\0"
 
     def pack(self) -> bytes:
-        """The octets on the wire."""
+        """The bytes on the wire."""
         return self._LAYOUT.pack(
             self.MAGIC,
             self.operation.encode(),

@@ -24,7 +24,8 @@ def add_verilog(subparsers: Any) -> None:
     verilog.add_argument(
         "--prefix",
         default="",
-        help="of the names of all modules, so that several devices fit into one design",
+        help="text before the names of all modules, so that several devices fit into one design; "
+        "no separator is added: --prefix left_",
     )
     verilog.add_argument(
         "-o",

@@ -11,6 +11,7 @@ from stagecoach.sim.wire.address import DEFAULT_MTU, MINIMUM_MTU, Attachment, Wi
 from stagecoach.sim.wire.impairments import Impairments
 from stagecoach.sim.wire.tap_setup import set_up_tap
 from stagecoach.sim.wire.wire import open_end
+from stagecoach.sim.wire.wire_capture import require_writable
 
 _OPENED = {
     "tap": ("it is there, and up",) * 2,  # else it does not open; Linux sends a little later
@@ -35,11 +36,13 @@ def set_up(name: str, ip: ipaddress.IPv4Interface, mtu: int, user: pwd.struct_pa
 def check(wire: Attachment | WireAddress) -> int:
     """Opens the end of a wire and closes it, and says what it is; returns the exit status.
 
-    The capture of an address is not touched.
+    Whether the capture of an address can be opened is looked at; it is not touched.
     """
     if isinstance(wire, Attachment):
         _open(wire, MINIMUM_MTU)  # whatever a device will have
         return 0
+    if wire.pcap is not None:
+        require_writable(wire.pcap)
     _open(wire.wire, wire.mtu)
     gateway = "" if wire.gateway is None else f", gateway {wire.gateway}"
     print(f"ip {wire.ip}{gateway}, MAC {wire.mac.hex(':')}, MTU {wire.mtu}")

@@ -15,13 +15,13 @@ FIRST_LANE = 2
 """Lane of the first word in which the ULPDU starts: the FPDU has ULPDU_Length before it."""
 
 HEADER_WORDS = (FIRST_LANE + TAGGED_HEADER_OCTETS) // 8
-"""Whole words of length and DDP header; an untagged header has 4 octets more."""
+"""Whole words of length and DDP header; an untagged header has 4 bytes more."""
 
 
 class Assembler(wiring.Component):
     """Puts the DDP header of each job and its payload together, one word per cycle.
 
-    Payload octets are those of the ULPDU after the header; a job without any takes no payload
+    Payload bytes are those of the ULPDU after the header; a job without any takes no payload
     beat. After a tagged header payload is lane-aligned; after an untagged one it moves by four
     lanes. An FPDU takes a cycle per word and one more. An `empty` job has no beats at all.
 

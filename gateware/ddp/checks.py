@@ -28,7 +28,7 @@ def first_cause(checks: Sequence[Check]) -> Value:
 
 
 def header_checks(control: data.View, ulpdu_length: Value) -> list[Check]:
-    """The checks of the first octet of a ULPDU; the header may be missing in part or whole."""
+    """The checks of the first byte of a ULPDU; the header may be missing in part or whole."""
     bad_version = control.version != DDP_VERSION
     return [
         (ulpdu_length < TAGGED_HEADER_OCTETS, Cause.ULPDU_TOO_SHORT),

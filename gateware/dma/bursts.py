@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from stagecoach.gateware.config import MAX_AXI_BEATS, WORD_OCTETS
 
 WORD_BITS = exact_log2(WORD_OCTETS)
-"""log2 of the octets of a data word."""
+"""log2 of the bytes of a data word."""
 
 AXI_SIZE_WORD = 3
 """AxSIZE of 8-octet beats (AMBA AXI, A3.4.1)."""
@@ -30,15 +30,15 @@ def burst(tag_bits: int) -> data.StructLayout:
             "beats": 8,  # minus one, as AxLEN
             "first": 1,  # of the command
             "last": 1,  # of the command
-            "start_lane": 3,  # lane of the first octet of the command
-            "end_lane": 3,  # lane of the last octet of the command
+            "start_lane": 3,  # lane of the first byte of the command
+            "end_lane": 3,  # lane of the last byte of the command
             "tag": tag_bits,
         }
     )
 
 
 class BurstSplitter(wiring.Component):
-    """Cuts commands of 1 to 65535 octets into bursts of at most `max_beats` words, in order.
+    """Cuts commands of 1 to 65535 bytes into bursts of at most `max_beats` words, in order.
 
     All bursts but the first start at a multiple of `max_beats` words. Such blocks divide 4 KiB, so
     no burst crosses a 4 KiB boundary, and cutting needs no wide arithmetic. Two cycles from a
@@ -69,9 +69,9 @@ class BurstSplitter(wiring.Component):
         first = Signal()
         tag = Signal(self._tag_bits)
         block = Signal(64 - block_bits)
-        start = Signal(block_bits)  # octet in the block where the burst starts
+        start = Signal(block_bits)  # byte in the block where the burst starts
         start_lane = Signal(WORD_BITS)
-        # Octet offset of the last octet of the command from the start of its first block
+        # Byte offset of the last byte of the command from the start of its first block
         end = Signal(range((1 << block_bits) + 65535))
         blocks_left = end[block_bits:]
 

@@ -37,8 +37,8 @@ WORD_PLAN = data.StructLayout(
 class Gather(wiring.Component):
     """Turns pieces of host memory into the packed payload of one FPDU after another.
 
-    Pieces (1 to 65535 octets each, `last` with the last one of an FPDU) go in order to the read
-    engine, up to 64 ahead of the data. The octets of the pieces of an FPDU leave `o` without gaps
+    Pieces (1 to 65535 bytes each, `last` with the last one of an FPDU) go in order to the read
+    engine, up to 64 ahead of the data. The bytes of the pieces of an FPDU leave `o` without gaps
     from lane 0 on; the beat with `last` has `error` if any word of the FPDU had.
 
     One word read per cycle, also from one piece to the next; an FPDU whose last word read fills a
@@ -70,10 +70,10 @@ class Gather(wiring.Component):
         # What the packer must know of a piece
         layout = data.StructLayout(
             {
-                "lane": 3,  # of its first octet
+                "lane": 3,  # of its first byte
                 "more_words": 14,  # words without the first
-                "first_octets": 4,  # octets in its first word
-                "last_octets": 4,  # octets in its last word, if that is not the first
+                "first_octets": 4,  # bytes in its first word
+                "last_octets": 4,  # bytes in its last word, if that is not the first
                 "last": 1,  # of the FPDU
                 "inline": 1,
             }
@@ -161,24 +161,24 @@ class Gather(wiring.Component):
             ]
 
     def _pack(self, m: Module, pieces: Any, layout: data.StructLayout) -> None:
-        """Rotate each word to the lanes where its octets go, and join it with what is left."""
+        """Rotate each word to the lanes where its bytes go, and join it with what is left."""
         m.submodules.beats = beats = SyncFIFOBuffered(width=PAYLOAD_BEAT.size, depth=BEATS_AHEAD)
         # Known a cycle ahead, so that it comes from a register: there is room for a beat in this
         # cycle and the last one, and the beat to come is not a tail.
         step = Signal()  # the pipeline moves
         step_data = Signal()  # the same, for the wide registers
         keep_apart(step, step_data)
-        tail = Signal()  # the FPDU's last octets are a beat of their own, in this cycle
+        tail = Signal()  # the FPDU's last bytes are a beat of their own, in this cycle
         tail_next = Signal()
         step_next = (beats.level <= BEATS_AHEAD - 3) & ~tail_next
         m.d.sync += [step.eq(step_next), step_data.eq(step_next)]
 
-        # First stage: the word, and where its octets go. What becomes of it is known before it is
+        # First stage: the word, and where its bytes go. What becomes of it is known before it is
         # there, and stands in registers.
         m.submodules.plan = planned = StreamBuffer(WORD_PLAN)
         self._plan(m, pieces, layout, planned.i)
         plan = planned.o.payload
-        fill = Signal(WORD_BITS)  # octets of an incomplete beat before this word's
+        fill = Signal(WORD_BITS)  # bytes of an incomplete beat before this word's
         source_valid = Signal()
         moved = Signal()
         m.d.comb += [
@@ -196,7 +196,7 @@ class Gather(wiring.Component):
                 "data": 64,
                 "rotation": 3,
                 "fill": 3,
-                "total": 4,  # octets in the beat together with the ones before; over 8: two beats
+                "total": 4,  # bytes in the beat together with the ones before; over 8: two beats
                 "ends": 1,
                 "error": 1,
                 "valid": 1,
@@ -227,7 +227,7 @@ class Gather(wiring.Component):
                 keep.eq(lanes_below(taken.fill)),
             ]
 
-        # Third stage: joined with the octets left from the words before
+        # Third stage: joined with the bytes left from the words before
         rest = Signal(64)
         rest_octets = Signal(WORD_BITS)
         failed = Signal()

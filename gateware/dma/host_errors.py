@@ -58,7 +58,7 @@ class HostErrors(wiring.Component):
     """Turns failed host memory accesses of payload into errors of their QPs.
 
     A failed read is known when the FPDU leaves (`read_failed`). A failed write is known by the
-    response to a placement: `placement_begun` brings the QP of each placement with octets in
+    response to a placement: `placement_begun` brings the QP of each placement with bytes in
     order, `placement_done` with `placement_error` its response, 4 cycles later at the earliest.
     `room` is low while too many placements wait for their responses: one may begin in the cycle in
     which it falls or in the next one, and none from then on; one every two cycles.

@@ -19,7 +19,7 @@ class PlacementGate(wiring.Component):
     i, o: placements. What was taken leaves whether there is room or not.
     room: In(1). When it falls in a cycle, one placement may be taken in that one, or was in the
         one before, and is in the buffer; no other one follows.
-    begun: Out(QpStrobe), a placement with octets was taken a cycle ago.
+    begun: Out(QpStrobe), a placement with bytes was taken a cycle ago.
     """
 
     def __init__(self, config: RnicConfig):

@@ -22,16 +22,16 @@ WORDS_AHEAD = 16
 
 
 class Placer(wiring.Component):
-    """Carries out placements in order: store octets at any offset to host octets at any address.
+    """Carries out placements in order: store bytes at any offset to host bytes at any address.
 
-    Every placement with octets becomes one write command and its words, at the lanes of the host
-    address. The store is circular: word addresses wrap. The octets of the store words of a
+    Every placement with bytes becomes one write command and its words, at the lanes of the host
+    address. The store is circular: word addresses wrap. The bytes of the store words of a
     `reversed` placement are turned round first. `release` is pulsed when all words of a
-    `release` placement were read; a placement without octets does nothing else.
+    `release` placement were read; a placement without bytes does nothing else.
 
     One word per cycle, and the next placement's words follow at once. A placement costs its host
     words, and one cycle more if `store_octet` is above the lane of the address; one without
-    octets costs one cycle. Placements are taken one every two cycles. From a placement to its
+    bytes costs one cycle. Placements are taken one every two cycles. From a placement to its
     write command 1 cycle, to its first word 5 if none is before it, or 7 if `store_octet` is above
     the lane of the address. Under back-pressure of the write engine no read begins; the words of
     those on their way wait in a FIFO.
@@ -81,7 +81,7 @@ class Placer(wiring.Component):
         with m.If(plan):
             m.d.sync += [command.valid.eq(~empty), command_free.eq(empty)]
 
-        # Its store reads: how many, and what they are for. When the octets move to higher lanes,
+        # Its store reads: how many, and what they are for. When the bytes move to higher lanes,
         # every read completes a host word, and the last may be needless; when they move to lower
         # lanes, the first read completes none.
         planned = Signal(
@@ -89,7 +89,7 @@ class Placer(wiring.Component):
                 {
                     "more_reads": 14,  # reads without the first
                     "primes": 1,  # the first read completes no host word
-                    "writes": 1,  # the placement has octets
+                    "writes": 1,  # the placement has bytes
                     "reversed": 1,
                     "release": 1,
                     "store_address": store_bits,

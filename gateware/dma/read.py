@@ -19,8 +19,8 @@ MAX_OUTSTANDING_BURSTS = 128
 class ReadEngine(wiring.Component):
     """Reads host memory for several clients over one AXI port.
 
-    A client sends commands of 1 to 65535 octets at any alignment and receives, for every command,
-    the words that contain the octets, in order, `last` with the final one and `error` with each
+    A client sends commands of 1 to 65535 bytes at any alignment and receives, for every command,
+    the words that contain the bytes, in order, `last` with the final one and `error` with each
     word whose RRESP was not OKAY. It may send commands ahead of the data; they wait in order.
 
     Commands are cut into INCR bursts of at most `config.max_burst_beats` beats (or of the client's

@@ -29,13 +29,13 @@ W_BURSTS = 2
 class WriteEngine(wiring.Component):
     """Writes host memory for several clients over one AXI port.
 
-    A client sends commands of 1 to 65535 octets at any alignment, and for every command exactly
-    the words that contain the octets, each at its lanes of the host address. The engine counts
+    A client sends commands of 1 to 65535 bytes at any alignment, and for every command exactly
+    the words that contain the bytes, each at its lanes of the host address. The engine counts
     the words and does not look at their `last`. `done` pulses once a command, in order, when all
     its bursts were answered; `error` with it if an answer was not OKAY.
 
     Commands are cut into INCR bursts of at most `config.max_burst_beats` beats, none of them
-    across a 4 KiB boundary; octets outside the command have no strobe. Those of `whole` clients are
+    across a 4 KiB boundary; bytes outside the command have no strobe. Those of `whole` clients are
     one burst each: they must not cross a multiple of `config.max_burst_beats` words. Clients take
     turns burst by burst: a long command delays another client's command by one burst for each
     client and those that wait for the W channel. The words of a burst are contiguous there, so a

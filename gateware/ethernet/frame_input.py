@@ -10,10 +10,10 @@ _LAST_INDEX = (1 << INDEX_BITS) - 1
 
 
 class FrameInput(wiring.Component):
-    """Numbers the words of each frame and counts their octets.
+    """Numbers the words of each frame and counts their bytes.
 
     One word per cycle, always ready, latency one cycle. A frame has `error` if the MAC said so with
-    any of its words, if a word before the last is not full, or if the octets of one are not
+    any of its words, if a word before the last is not full, or if the bytes of one are not
     contiguous from lane 0. A frame that never ends holds up nobody but its own port.
 
     Members

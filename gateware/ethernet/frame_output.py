@@ -13,14 +13,14 @@ LEAST_OCTETS = 60
 """Of a frame without FCS (IEEE 802.3, 4.4.2: `minFrameSize` is 512 bits with it)."""
 
 _LAST_PADDED = (LEAST_OCTETS - 1) // 8
-"""Number of the word with the last octet of the shortest frame."""
+"""Number of the word with the last byte of the shortest frame."""
 
 
 class FrameOutput(wiring.Component):
     """Takes whole frames from its sources by turns, and fills short ones up with zeros.
 
     One word per cycle, latency one cycle, no cycle between frames. After a frame the next source in
-    circular order that has one goes on. A frame below 60 octets takes 8 words. Octets after the
+    circular order that has one goes on. A frame below 60 bytes takes 8 words. Bytes after the
     end of a frame are 0. `tuser` is always 0.
 
     While the MAC takes nothing nothing is taken, and no frame is broken off or changed. A source
@@ -34,7 +34,7 @@ class FrameOutput(wiring.Component):
 
     Members
     -------
-    frames: of each source. The octets of a beat are 8, or 1 to 8 of the last one.
+    frames: of each source. The bytes of a beat are 8, or 1 to 8 of the last one.
     tx: to the MAC.
     """
 

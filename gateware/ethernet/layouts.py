@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.encodings import encoding
@@ -25,7 +25,7 @@ FRAME_WORD = data.StructLayout({"data": 64, "last": 1})
 """A word of a frame that was kept; on the last one, lanes after the frame mean nothing."""
 
 FRAME_BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
-"""As `FRAME_WORD`, with its octets: 8, or those of the last word."""
+"""As `FRAME_WORD`, with its bytes: 8, or those of the last word."""
 
 OCTETS_BITS = 14
 """Of the length of a frame: up to 16,383."""
@@ -49,7 +49,7 @@ RAW_NOTICE = data.StructLayout(
 """What the driver is told of a connection, as in an entry of the network queue; fin: its flag."""
 
 HOST_RING = data.StructLayout({"base": 64, "log2": 4})
-"""A ring of 2^0 to 2^15 places in host memory. It begins at a multiple of its octets: the bits of
+"""A ring of 2^0 to 2^15 places in host memory. It begins at a multiple of its bytes: the bits of
 `base` below are not looked at."""
 
 
@@ -59,7 +59,7 @@ def ring_mask(log2: Value) -> Value:
 
 
 def ring_place(ring: Any, number: Value, place_bits: int) -> Value:
-    """Return the address of the place, of 2^place_bits octets, of a running number."""
+    """Return the address of the place, of 2^place_bits bytes, of a running number."""
     mask, base = ring_mask(ring.log2), ring.base[place_bits:]
     return Cat(Const(0, place_bits), (base[:16] & ~mask) | (number & mask), base[16:])
 
@@ -80,6 +80,27 @@ class FrameBus(wiring.Signature):
 
     def __init__(self) -> None:
         super().__init__({"valid": Out(1), "p": Out(FRAME_WORD_AT)})
+
+
+class AnswersSignature(wiring.Signature):
+    """Answers to requests for this station, seen from the engine, which sends them.
+
+    enable: requests that are found from now on are answered, and do not go to the driver; those
+    that were found before are answered in any case. address: IPv4 address of this station, its
+    first byte is the highest; it stands while `enable` is high. frame: to `FrameOutput`.
+    answered, dropped: a pulse for each request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "enable": Out(1),
+                "address": Out(32),
+                "frame": In(stream.Signature(FRAME_BEAT)),
+                "answered": In(1),
+                "dropped": In(1),
+            }
+        )
 
 
 class AxiStreamSignature(wiring.Signature):

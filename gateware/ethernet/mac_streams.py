@@ -10,7 +10,7 @@ from stagecoach.gateware.ethernet.layouts import AxiStreamSignature
 class LiteEthSignature(wiring.Signature):
     """A stream of LiteEth with words of 64 bits, seen from the sender.
 
-    `last_be` has one bit for the last octet in the last word of a frame, and is 0 in all other
+    `last_be` has one bit for the last byte in the last word of a frame, and is 0 in all other
     words. Of a received word its lowest bit counts; bits of `last_be` and `error` above that are
     left over from words before.
     """
@@ -39,7 +39,7 @@ class MacStreams(wiring.Component):
     While there is no link, frames of the device are taken and discarded, so that nothing of the
     device waits for a link; and nothing is received. When the link is lost, the frame that the
     device is sending is discarded to its end, though its beginning may be on the wire. The one
-    that it is receiving ends with a word of one octet and `tuser`. When there is a link again, both
+    that it is receiving ends with a word of one byte and `tuser`. When there is a link again, both
     directions begin with the first word of a frame: of one that the MAC was receiving before that
     nothing is handed on.
 

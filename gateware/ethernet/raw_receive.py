@@ -39,8 +39,8 @@ ENTRY_BITS = exact_log2(NETWORK_ENTRY_OCTETS)
 class RawReceive(wiring.Component):
     """Writes frames into slots of one ring and tells of them, and of notices, in another one.
 
-    The network queue has entries of 16 octets (`hw/interface/network_entries.py`). A frame goes
-    to the next slot; when the write response of all its octets is there, its entry goes to the
+    The network queue has entries of 16 bytes (`hw/interface/network_entries.py`). A frame goes
+    to the next slot; when the write response of all its bytes is there, its entry goes to the
     queue. Entries have the order of the frames. A notice goes before the entries of frames that
     wait for responses, and no frame is taken while a notice waits: each frame that comes after a
     notice was offered has its entry after it.
@@ -48,7 +48,7 @@ class RawReceive(wiring.Component):
     A frame that comes while there is no free slot, no place in the queue for its entry, `frames`
     before it have none yet, or `commands` are not answered is taken and dropped. A notice waits
     for a place, and takes none that a frame was promised. An entry of a frame that memory could not
-    write has 0 octets; an entry that could not be written is lost. `failed` tells of both.
+    write has 0 bytes; an entry that could not be written is lost. `failed` tells of both.
 
     Both rings have 2^0 to 2^15 places; numbers are modulo 2^16, and so may begin anywhere. While
     `enable` is low frames are dropped and notices wait; when the block is `idle` then, it begins
@@ -62,7 +62,7 @@ class RawReceive(wiring.Component):
 
     Parameters
     ----------
-    mtu: octets of the longest IP packet: a frame has 14 more at most. Slots have 2 KiB, or 16 KiB
+    mtu: bytes of the longest IP packet: a frame has 14 more at most. Slots have 2 KiB, or 16 KiB
         if that is too short for it. frames, commands: how many may wait for memory; from 2 on.
 
     Members
@@ -101,7 +101,7 @@ class RawReceive(wiring.Component):
         raw, notice, command = self.raw, self.notice, self.write.command
         m.submodules.words = words = StreamBuffer(WORD)
         wiring.connect(m, words.o, wiring.flipped(self.write.data))
-        # Octets of frames, 0 for entries: of commands that are not answered; of stored frames that
+        # Bytes of frames, 0 for entries: of commands that are not answered; of stored frames that
         # have no entry.
         m.submodules.commanded = commanded = PromptFifo(OCTETS_BITS, self._commands)
         m.submodules.stored = stored = PromptFifo(OCTETS_BITS, self._frames)

@@ -28,7 +28,7 @@ _WORD_BITS = exact_log2(WORD_OCTETS)
 class RawTransmit(wiring.Component):
     """Reads one descriptor after the other, and the frame of each, and sends it when it is whole.
 
-    Descriptors have 16 octets (`hw/interface/network_entries.py`) and stand in a ring of 2^0 to
+    Descriptors have 16 bytes (`hw/interface/network_entries.py`) and stand in a ring of 2^0 to
     2^15 places; `producer` is the number after the last one that the driver has written,
     `consumer` the number after the last one that is done: its last word was taken, or it was
     refused or could not be read. Both are modulo 2^16, and may begin anywhere: while `enable` is
@@ -36,7 +36,7 @@ class RawTransmit(wiring.Component):
     cycles before `enable` rises at the latest. A descriptor that was begun is done when `enable`
     falls, no other one is begun.
 
-    A frame below 14 octets, or above the MTU and 14, or whose address is no multiple of 8, is
+    A frame below 14 bytes, or above the MTU and 14, or whose address is no multiple of 8, is
     `refused`. If memory reports an error of
     the descriptor or of any word of the frame, nothing of that frame is sent, and `failed` says so.
 
@@ -48,7 +48,7 @@ class RawTransmit(wiring.Component):
 
     Parameters
     ----------
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------
@@ -89,7 +89,7 @@ class RawTransmit(wiring.Component):
         descriptor = Signal(DESCRIPTOR)
         bad = Signal()  # a word of it, or of the frame, could not be read
         # Words of the frame: the one that comes or is fetched; then it is at the output of the
-        # memory, then at `frame`. Those after the last one are fetched in vain. Octets that have
+        # memory, then at `frame`. Those after the last one are fetched in vain. Bytes that have
         # not left.
         number = Signal(range(words + 1))
         fetches, fetched = Signal(), Signal()

@@ -1,1 +1,1 @@
-"""The host link: the device's ports over a line of octets (docs/hostlink.md)."""
+"""The host link: the device's ports over a line of bytes (docs/hostlink.md)."""

@@ -1,4 +1,4 @@
-"""Octets of the line to messages: finds frames, checks them, takes them in order."""
+"""Bytes of the line to messages: finds frames, checks them, takes them in order."""
 
 from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
@@ -21,7 +21,7 @@ LEAST_OCTETS = HEADER_OCTETS + CRC_OCTETS
 MOST_OCTETS = LEAST_OCTETS + MAXIMUM_PAYLOAD
 
 LINE_DELAY = CRC_OCTETS + 1
-"""Octets held back: the CRC, and the octet before it, which is the last of the message."""
+"""Bytes held back: the CRC, and the byte before it, which is the last of the message."""
 
 NONCE_OCTETS = 4
 
@@ -29,13 +29,13 @@ NONCE_OCTETS = 4
 class FrameReceiver(wiring.Component):
     """Takes frames from the line; their messages leave when the CRC was good.
 
-    An octet of the line a cycle; it waits only when the buffer is full. What a frame says is on
+    A byte of the line a cycle; it waits only when the buffer is full. What a frame says is on
     the outputs two cycles after its closing flag. A message is taken if a session is open and
     its number is `expected`.
 
     Members
     -------
-    i: octets of the line.
+    i: bytes of the line.
     o: messages: kind and payload.
     session: a session is open. restart: one begins: the next number expected is 0, and no
         message of the one before is left.
@@ -71,7 +71,7 @@ class FrameReceiver(wiring.Component):
         wiring.connect(m, buffer.o, wiring.flipped(self.o))
 
         octet = Signal(8)
-        taken = Signal()  # an octet of a frame
+        taken = Signal()  # a byte of a frame
         flag = Signal()
         escaped = Signal()
         count = Signal(range(MOST_OCTETS + 2))
@@ -80,7 +80,7 @@ class FrameReceiver(wiring.Component):
         number = Signal(8)
         acknowledged = Signal(8)
         nonce = Signal(8 * NONCE_OCTETS)
-        line = Signal(8 * LINE_DELAY)  # the oldest octet in the lowest bits
+        line = Signal(8 * LINE_DELAY)  # the oldest byte in the lowest bits
         is_escape = Signal()
         m.d.comb += [
             self.i.ready.eq(buffer.i.ready),
@@ -110,7 +110,7 @@ class FrameReceiver(wiring.Component):
         with m.Elif(flag):
             m.d.sync += [crc.eq(INITIAL_STATE), count.eq(0)]
 
-        # The line holds kind, payload and CRC of `count` octets, but for the two of the header.
+        # The line holds kind, payload and CRC of `count` bytes, but for the two of the header.
         overflow = Signal()
         held = Signal()
         m.d.comb += [

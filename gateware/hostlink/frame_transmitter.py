@@ -1,4 +1,4 @@
-"""Messages to octets of the line: numbered, kept until they are acknowledged, and sent again."""
+"""Messages to bytes of the line: numbered, kept until they are acknowledged, and sent again."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -15,18 +15,18 @@ STARTS = 2 * WINDOW
 """Messages whose place is known: those in the window, and the next one."""
 
 MARGIN = 8
-"""Octets of the memory that stay free: its level is seen some cycles late."""
+"""Bytes of the memory that stay free: its level is seen some cycles late."""
 
 HELLO_PAYLOAD_OCTETS = 12
 
 FRAME_OCTET = data.StructLayout({"octet": 8, "flag": 1})
-"""An octet of a frame, or the flag."""
+"""A byte of a frame, or the flag."""
 
 
 class Stuffer(wiring.Component):
     """Octets of frames to octets of the line: replaces what must not be there (RFC 1662, 4.2).
 
-    An octet every two cycles, or four for one that is replaced. All of `o` is registered.
+    A byte every two cycles, or four for one that is replaced. All of `o` is registered.
     """
 
     i: In(stream.Signature(FRAME_OCTET))
@@ -62,8 +62,8 @@ class Stuffer(wiring.Component):
 class FrameTransmitter(wiring.Component):
     """Sends messages, and the control frames that it is asked for.
 
-    An octet of a message every four cycles. `i` waits while `WINDOW` messages, or as many as
-    the memory of 2048 octets holds, are not acknowledged.
+    A byte of a message every four cycles. `i` waits while `WINDOW` messages, or as many as
+    the memory of 2048 bytes holds, are not acknowledged.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class FrameTransmitter(wiring.Component):
 
     Members
     -------
-    i: messages: kind and payload. o: octets of frames.
+    i: messages: kind and payload. o: bytes of frames.
     expected: what frames acknowledge.
     acknowledged, acknowledged_number, again, acknowledge, reject: see `FrameReceiver`.
     hello: HELLO is to be sent, with the payload `hello_payload`.
@@ -270,7 +270,7 @@ class FrameTransmitter(wiring.Component):
                 with m.Elif(~self.o.valid):
                     m.d.sync += left.eq(CRC_OCTETS)
                     m.next = "CHECKED"
-            with m.State("LATCH"):  # has the next octet of the message
+            with m.State("LATCH"):  # has the next byte of the message
                 m.d.sync += word.eq(read.data)
                 m.next = "OCTET"
             with m.State("OCTET"):  # sends it

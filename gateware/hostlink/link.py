@@ -1,4 +1,4 @@
-"""The host link: messages on a line of octets on one side, the ports of a device on the other."""
+"""The host link: messages on a line of bytes on one side, the ports of a device on the other."""
 
 from amaranth.hdl import Cat, Const, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
@@ -23,13 +23,13 @@ FIELD_OCTETS = 7
 
 
 class Dispatcher(wiring.Component):
-    """Messages of the host to those whom they are for; an octet a cycle, if those take it.
+    """Messages of the host to those whom they are for; a byte a cycle, if those take it.
 
     Members
     -------
     i: messages: kind and payload.
     read_data: READ_DATA without its kind. llp_data: LLP_DATA without its kind.
-    kind, fields: of the other messages, the first octet of the payload in the lowest bits; they
+    kind, fields: of the other messages, the first byte of the payload in the lowest bits; they
         stay while `valid` until `ready`.
     """
 
@@ -61,7 +61,7 @@ class Dispatcher(wiring.Component):
                         with m.Case(Kind.LLP_DATA):
                             m.next = "LLP_DATA"
             for name, port in (("READ_DATA", self.read_data), ("LLP_DATA", self.llp_data)):
-                with m.State(name):  # passes octets on
+                with m.State(name):  # passes bytes on
                     m.d.comb += [
                         port.valid.eq(self.i.valid),
                         port.payload.eq(self.i.payload),
@@ -96,7 +96,7 @@ class HostLink(wiring.Component):
 
     Members
     -------
-    i, o: octets of the line.
+    i, o: bytes of the line.
     registers: AXI4-Lite, the device is its slave. memory: AXI4, of the device. llp: its LLP port.
     irq: of the device.
     restart: the device is to be reset: high for 16 cycles when a session begins.

@@ -14,7 +14,7 @@ EVENT = data.StructLayout({"connection": 16, "kind": 8, "value": 32})
 """Payload of LLP_EVENT."""
 
 PART_OCTETS = WORD_OCTETS * MAXIMUM_BEATS
-"""Received octets that one LLP_REQUEST asks for at most."""
+"""Received bytes that one LLP_REQUEST asks for at most."""
 
 
 class LlpSender(wiring.Component):
@@ -94,7 +94,7 @@ class LlpSender(wiring.Component):
                 with m.If(self.tx_valid):
                     m.d.sync += beats.eq(beats + 1)
                     m.next = "OCTETS"
-            with m.State("OCTETS"):  # sends its octets
+            with m.State("OCTETS"):  # sends its bytes
                 m.d.comb += [item.valid.eq(octets != 0), item.p.octet.eq(shift[:8])]
                 with m.If(item.ready):
                     m.d.sync += [shift.eq(shift >> 8), octets.eq(octets - 1)]
@@ -115,7 +115,7 @@ class LlpSender(wiring.Component):
 
 
 class LlpReader(wiring.Component):
-    """Received octets: requests of the device, in parts for which there is room, and their answers.
+    """Received bytes: requests of the device, in parts for which there is room, and their answers.
 
     2 KiB may be asked for and not taken yet. A beat every 16 cycles.
 

@@ -21,7 +21,7 @@ class ReadBridge(wiring.Component):
     """The read channels: MEMORY_READ for each burst, and R from the READ_DATA that comes.
 
     Up to 16 bursts, and what they read in 2 KiB, are under way. A word every 16 cycles, when its
-    octets are there. An answer that is too short ends with SLVERR; what is too long is dropped.
+    bytes are there. An answer that is too short ends with SLVERR; what is too long is dropped.
 
     Members
     -------
@@ -50,7 +50,7 @@ class ReadBridge(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), buffer.i)
         m.d.comb += buffer.commit.eq(1)
 
-        # Octets that are on their way or here, a response for each burst included.
+        # Bytes that are on their way or here, a response for each burst included.
         reserved = Signal(range(DEPTH))
         cost = Signal(range(DEPTH))
         room = Signal()
@@ -108,7 +108,7 @@ class ReadBridge(wiring.Component):
                         ended.eq(octet.p.last),
                     ]
                     m.next = "WORD"
-            with m.State("WORD"):  # waits for the octets of a word
+            with m.State("WORD"):  # waits for the bytes of a word
                 with m.If(ended):
                     m.d.sync += [axi.rvalid.eq(1), axi.rlast.eq(beats == 0), axi.rdata.eq(0)]
                     m.next = "HAND"

@@ -1,4 +1,4 @@
-"""Messages as octets, and how they queue."""
+"""Messages as bytes, and how they queue."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -8,21 +8,21 @@ from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.stream.slot import StreamSlot
 
 OCTET = data.StructLayout({"octet": 8, "last": 1})
-"""An octet of a message, the kind first; `last` with the last one."""
+"""A byte of a message, the kind first; `last` with the last one."""
 
 DEPTH = 2048
-"""Octets with `last` that one block RAM holds."""
+"""Bytes with `last` that one block RAM holds."""
 
 
 class OctetBuffer(wiring.Component):
-    """Holds octets until they are released by `commit`, or forgotten by `drop`.
+    """Holds bytes until they are released by `commit`, or forgotten by `drop`.
 
-    `i` takes an octet a cycle, `o` gives one every two cycles, the first one three cycles after the
+    `i` takes a byte a cycle, `o` gives one every two cycles, the first one three cycles after the
     commit at the earliest. Both are registered.
 
     Parameters
     ----------
-    depth: octets, a power of two.
+    depth: bytes, a power of two.
 
     Members
     -------
@@ -50,7 +50,7 @@ class OctetBuffer(wiring.Component):
         )
         write, read = store.write_port(), store.read_port()
         end = Signal(bits)  # of what may leave
-        behind = Signal(bits)  # the octet that is written in this cycle
+        behind = Signal(bits)  # the byte that is written in this cycle
         fetching = Signal()
         full = Signal()
         taken = Signal()
@@ -63,7 +63,7 @@ class OctetBuffer(wiring.Component):
         ]
         m.d.sync += [
             write.addr.eq(Mux(self.drop, end, behind)),
-            # One octet may come before this is seen.
+            # One byte may come before this is seen.
             full.eq((write.addr - read.addr)[:bits] >= depth - 4),
         ]
         with m.If(self.commit):
@@ -81,7 +81,7 @@ class OctetBuffer(wiring.Component):
 
 
 class MessageSlot(wiring.Component):
-    """Makes a message of the fields on `i`, one octet a cycle; takes the next one after it.
+    """Makes a message of the fields on `i`, one byte a cycle; takes the next one after it.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class MessageSlot(wiring.Component):
 class MessageArbiter(wiring.Component):
     """Joins streams of messages, whole messages one after another; everyone has its turn.
 
-    An octet every two cycles. All of `o` is registered.
+    A byte every two cycles. All of `o` is registered.
     """
 
     def __init__(self, inputs: int):

@@ -1,4 +1,4 @@
-"""A UART: octets over two pins, 8 data bits, no parity, one stop bit."""
+"""A UART: bytes over two pins, 8 data bits, no parity, one stop bit."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -22,9 +22,9 @@ def divisor_of(clock_hz: float, baud: float) -> int:
 
 
 class UartReceiver(wiring.Component):
-    """Octets from a pin.
+    """Bytes from a pin.
 
-    A bit is sampled in its middle. An octet whose stop bit is wrong is dropped, and one that comes
+    A bit is sampled in its middle. A byte whose stop bit is wrong is dropped, and one that comes
     while the one before was not taken: the line's protocol has to notice.
 
     Parameters
@@ -33,7 +33,7 @@ class UartReceiver(wiring.Component):
 
     Members
     -------
-    rx: the pin, of any clock; high when idle. o: octets.
+    rx: the pin, of any clock; high when idle. o: bytes.
     """
 
     def __init__(self, divisor: int):
@@ -67,7 +67,7 @@ class UartReceiver(wiring.Component):
                     ]
                     with m.If(bits == 1):
                         m.next = "OCTET"
-            with m.State("OCTET"):  # hands the octet over, waits for the end of a broken one
+            with m.State("OCTET"):  # hands the byte over, waits for the end of a broken one
                 with m.If(level):
                     m.next = "IDLE"
                     with m.If(shift[8] & (~self.o.valid | self.o.ready)):
@@ -76,7 +76,7 @@ class UartReceiver(wiring.Component):
 
 
 class UartTransmitter(wiring.Component):
-    """Octets to a pin, ten bits each.
+    """Bytes to a pin, ten bits each.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ ALL_ONES = 0xFFFF
 
 
 def big_endian(octets: Value) -> Value:
-    """Return the number whose most significant octet stands in lane 0."""
+    """Return the number whose most significant byte stands in lane 0."""
     return Cat(octets[at : at + 8] for at in reversed(range(0, len(octets), 8)))
 
 
@@ -25,11 +25,11 @@ def updated(checksum: Value, old_word: Value, new_word: Value) -> Value:
 
 
 class Checksum(wiring.Component):
-    """One's complement sum of the chosen octets of words, from a first word to a last one.
+    """One's complement sum of the chosen bytes of words, from a first word to a last one.
 
-    Octets that count are those of lanes with a 1. The octet of an even lane is the upper one of a
+    Bytes that count are those of lanes with a 1. The byte of an even lane is the upper one of a
     16-bit word. If the data begins in an odd lane, the sum has its octets swapped (RFC 1071, 2 B):
-    the caller says `odd` with the last word, and they are swapped back. An odd octet at the end
+    the caller says `odd` with the last word, and they are swapped back. An odd byte at the end
     counts as if a zero followed.
 
     Words come whenever `valid` is high, one per cycle; they never wait. `done` is high for one
@@ -38,9 +38,9 @@ class Checksum(wiring.Component):
 
     Members
     -------
-    valid: a word is there. word, lanes: its octets, and those that count. first: the sum begins
+    valid: a word is there. word, lanes: its bytes, and those that count. first: the sum begins
         with this word. last: it ends with it. odd: with `last`.
-    done, sum: the sum, not complemented, as in a header: the first octet is the upper one.
+    done, sum: the sum, not complemented, as in a header: the first byte is the upper one.
     """
 
     LATENCY = 4

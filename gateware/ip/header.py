@@ -22,7 +22,7 @@ PROTOCOL_TCP = 6
 
 def header_end(ihl: Value) -> tuple[Value, Value]:
     """Return where the IPv4 header of a frame ends: word, and the lanes in it that are its own."""
-    # 14 octets of Ethernet: the header ends in lane 2 or 6 of its last word.
+    # 14 bytes of Ethernet: the header ends in lane 2 or 6 of its last word.
     return (ihl + 3) >> 1, Mux(ihl[0], Const(0b00000011, 8), Const(0b00111111, 8))
 
 
@@ -37,15 +37,16 @@ class Ipv4Header(wiring.Component):
 
     Parameters
     ----------
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------
     ahead, i: words of frames, and the same ones a cycle later. mac: of this station; the first
-        octet is in its lowest bits.
+        byte is in its lowest bits.
     good: the header's checksum is right, for the frame that ended a cycle ago.
-    fate: SEGMENT if TCP has to be looked at. octets: of the frame. ihl, total: of the header.
-    source, destination: addresses; the first octet is the highest. congestion: ECN.
+    fate: SEGMENT if TCP has to be looked at. own: the frame is to `mac`. octets: of the frame.
+        ihl, total: of the header.
+    source, destination: addresses; the first byte is the highest. congestion: ECN.
     """
 
     def __init__(self, mtu: int):
@@ -59,6 +60,7 @@ class Ipv4Header(wiring.Component):
                 "mac": In(48),
                 "good": In(1),
                 "fate": Out(FrameFate),
+                "own": Out(1),
                 "octets": Out(OCTETS_BITS),
                 "ihl": Out(4),
                 "total": Out(16),
@@ -72,14 +74,14 @@ class Ipv4Header(wiring.Component):
         m = Module()
         word = self.i.p
         lanes = word.data
-        own, group, strange = Signal(), Signal(), Signal()
+        own, group, strange = self.own, Signal(), Signal()
         error, long, short = Signal(), Signal(), Signal()
         is_ipv4, is_arp, is_tcp, fragment = Signal(), Signal(), Signal(), Signal()
         short_ip, other_version = Signal(), Signal()
         wrong_length, wrong_total = Signal(), Signal()
         no_host = Signal()  # the source is none
         multicast, ones, broadcast = Signal(), Signal(), Signal()
-        inside = Signal(signed(OCTETS_BITS + 1))  # octets after the header of Ethernet
+        inside = Signal(signed(OCTETS_BITS + 1))  # bytes after the header of Ethernet
         with m.If(self.ahead.valid):
             m.d.sync += inside.eq(
                 Mux(self.ahead.p.first, -ETHERNET_OCTETS, inside) + self.ahead.p.octets

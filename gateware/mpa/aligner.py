@@ -1,4 +1,4 @@
-"""Cuts received octets into words that begin where FPDUs do (RFC 5044, 4.1 and 4.3)."""
+"""Cuts received bytes into words that begin where FPDUs do (RFC 5044, 4.1 and 4.3)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -23,7 +23,7 @@ _UNIT = data.StructLayout(
         "four": 1,
     }
 )
-"""4 octets. What they would say as start of an FPDU is known a cycle before that must be."""
+"""4 bytes. What they would say as start of an FPDU is known a cycle before that must be."""
 
 _BEAT = data.StructLayout(
     {"lower": _UNIT, "upper": _UNIT, "half": 1, "whole": 1, "end": 1, "empty": 1}
@@ -33,9 +33,9 @@ hangs on it. `end`: the last one of the visit. `empty`: without both units, and 
 
 
 class Aligner(wiring.Component):
-    """Finds the FPDUs in the octets of one connection at a time: a visit.
+    """Finds the FPDUs in the bytes of one connection at a time: a visit.
 
-    Everything counts in units of 4 octets: FPDUs start and end there, and a Marker is one. Each
+    Everything counts in units of 4 bytes: FPDUs start and end there, and a Marker is one. Each
     FPDU, from its Marker on if one stands directly before it, becomes words that begin with its
     first unit. One word per cycle, none lost between FPDUs; a word comes two cycles after its beat.
 
@@ -47,7 +47,7 @@ class Aligner(wiring.Component):
     answer: the requests made to the LLP, in order. rx: the answers.
     took: a beat was used or dropped, a cycle ago.
     ended: no beat and no word of the visit is to come; from the reset on, and until `start`.
-    whole: when `ended`, all octets of the visit were those of whole FPDUs.
+    whole: when `ended`, all bytes of the visit were those of whole FPDUs.
     start: begin a visit at `position`, the start of an FPDU, with `markers` or without; that one is
         stable until the next visit. Only when `ended`.
     kill: beats are dropped, and what was there is forgotten.
@@ -84,7 +84,7 @@ class Aligner(wiring.Component):
         return m
 
     def _mark(self, m: Module, beats: wiring.PureInterface) -> None:
-        """Mark the beats of which only 4 octets were asked for, and possible starts of FPDUs."""
+        """Mark the beats of which only 4 bytes were asked for, and possible starts of FPDUs."""
         answer = Signal(ANSWER)  # the next one
         answer_valid = Signal()
         active = Signal()  # one is coming
@@ -138,7 +138,7 @@ class Aligner(wiring.Component):
             ]
 
     def _align(self, m: Module, beats: wiring.PureInterface) -> None:
-        """Make words; 4 octets may be held back for the next one."""
+        """Make words; 4 bytes may be held back for the next one."""
         hold = Signal(_UNIT)
         holding = Signal()
         aligned = Signal(init=1)  # not holding; also a register of its own
@@ -150,7 +150,7 @@ class Aligner(wiring.Component):
         clear = Signal()
         from_hold = Signal()  # the word is what is held
         closing = Signal(init=1)  # the last beat of the visit has been
-        used = Signal()  # there is a beat with octets
+        used = Signal()  # there is a beat with bytes
         m.d.comb += [
             clear.eq(self.kill | self.start),
             lower.eq(hold),

@@ -1,7 +1,7 @@
 """CRC32c over 8, 32 or 64 bits in one step (RFC 5044, 4.4; RFC 3720, 12.1).
 
-The register is the reflected one, so that octet i of a word is bits [8i+7:8i] as everywhere. On the
-wire the complement of the register follows the data, least significant octet first: the CRC field
+The register is the reflected one, so that byte i of a word is bits [8i+7:8i] as everywhere. On the
+wire the complement of the register follows the data, least significant byte first: the CRC field
 as a 32-bit little-endian lane value is `~state`.
 """
 

@@ -35,7 +35,7 @@ of the one before and one of its middle may have come."""
 
 
 class Deframer(wiring.Component):
-    """Walks through the octets of one connection at a time: a visit.
+    """Walks through the bytes of one connection at a time: a visit.
 
     A visit starts at the start of an FPDU. Words of FPDUs go to the store as they come, without
     Markers, one per cycle and none lost between FPDUs; an FPDU is committed and its segment
@@ -50,7 +50,7 @@ class Deframer(wiring.Component):
     A CRC or a ULPDU_Length that is wrong is a CRC error; a Marker that is wrong in an FPDU with a
     good CRC, or while CRCs are off, a Marker error (RFC 5044, 8). Every Marker is checked. The rest
     of a visit with an error is dropped. The visit after it is dropped, too, if it has begun: it
-    comes to nothing, and its octets have to be requested again. The last FPDU of a visit is dropped
+    comes to nothing, and its bytes have to be requested again. The last FPDU of a visit is dropped
     if it is not committed when the next visit begins without being held; `consumed` of the end is
     then the position before that FPDU.
 
@@ -63,7 +63,7 @@ class Deframer(wiring.Component):
     visit: `VisitPort`, seen from the deframer. rx: what the LLP answers.
     closed: `ClosedPort`, seen from the deframer.
     segment: what happened, in order. queued: a pulse for each, when it is certain to come.
-    release: positions of octets that the LLP may forget; the last one of each visit, and some
+    release: positions of bytes that the LLP may forget; the last one of each visit, and some
         before it.
     store: `StoreWritePort`.
     numbers: `StoreNumberPort`; it is full as the store is.
@@ -381,7 +381,7 @@ class Deframer(wiring.Component):
         with m.If(begun[-1]):
             m.d.sync += self.visit.fpdu_end.eq(self.visit.fpdu_end + self.visit.fpdu_octets)
         with m.If(cleared):
-            # The next visit is asked about at once whether its octets end inside an FPDU.
+            # The next visit is asked about at once whether its bytes end inside an FPDU.
             m.d.sync += [begun.eq(0), inside.eq(0), self.visit.inside.eq(0)]
         with m.If(started[4]):
             m.d.sync += self.visit.fpdu_end.eq(self._consumed)

@@ -25,12 +25,12 @@ BEATS_MARGIN = 8
 class Framer(wiring.Component):
     """Turns each job and the beats of its ULPDU into one FPDU on the LLP, in order.
 
-    One word per cycle: an FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none
+    One word per cycle: an FPDU of n bytes, Markers included, takes ceil(n / 8) cycles and none
     between FPDUs. The first word leaves six cycles after its beat came. Back-pressure on
     `tx` fills a queue, and the beats stop in time for what is under way to fit there. With `crc`
     off the CRC field is zero. If the last beat has `error`, the CRC field is sent complemented, so
     that the peer rejects the FPDU (a peer that does not check CRCs cannot). An `empty` job takes no
-    beats; with `close` it makes one of no octets, else none: only its report comes in its turn.
+    beats; with `close` it makes one of no bytes, else none: only its report comes in its turn.
 
     Members
     -------
@@ -98,7 +98,7 @@ class Framer(wiring.Component):
         next_job = Signal(self._layouts.framer_job)
         next_valid = Signal()
         first = Signal(init=1)
-        half = Signal()  # the ULPDU ends in the lower 4 octets of its last word, pad included
+        half = Signal()  # the ULPDU ends in the lower 4 bytes of its last word, pad included
         octets = Signal(8)  # of the last word: one bit for each that is not pad
         last = Signal()
         accept = Signal()

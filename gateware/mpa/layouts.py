@@ -10,28 +10,28 @@ ULPDU_BEAT = data.StructLayout({"data": 64, "last": 1, "error": 1})
 meaningless. `error`, on the last beat: its payload is not what it should be."""
 
 CHUNK_OCTETS = 2048
-"""Most octets that the receiver requests at once from the LLP."""
+"""Most bytes that the receiver requests at once from the LLP."""
 
 ANSWER = data.StructLayout({"last_beat": range(CHUNK_OCTETS // 8), "half": 1, "end": 1, "empty": 1})
 """One request as the deframer sees it: number of the last beat of its answer, from 0; `half` if
-only 4 octets of that beat were requested; `end` if it is the last one of the visit. With `empty` it
+only 4 bytes of that beat were requested; `end` if it is the last one of the visit. With `empty` it
 is none, and there is no beat: it only says that the visit ends."""
 
 SMALLEST_FPDU_OCTETS = 8
 """ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known, even if a
-Marker is among the first 8 octets."""
+Marker is among the first 8 bytes."""
 
 FPDU_WORD = data.StructLayout(
     {
         "data": 64,
         "first": 1,
         "final": 1,  # last word of the FPDU
-        "half": 1,  # of the last one: the FPDU ends in the lower 4 octets
+        "half": 1,  # of the last one: the FPDU ends in the lower 4 bytes
         "oversize": 1,  # ULPDU_Length is not allowed: only the first word counts
-        "markers": 2,  # the lower, the upper 4 octets are a Marker of this FPDU
+        "markers": 2,  # the lower, the upper 4 bytes are a Marker of this FPDU
     }
 )
-"""8 octets of a received FPDU, counted from its start, or from the Marker directly before it."""
+"""8 bytes of a received FPDU, counted from its start, or from the Marker directly before it."""
 
 MARKER = data.StructLayout({"reserved": 16, "fpduptr_high": 8, "fpduptr_low": 8})
 """RFC 5044, 4.2; octet 0 is the lowest one, so the two octets of FPDUPTR are apart."""
@@ -65,7 +65,7 @@ class MpaLayouts:
             {"qp": qp, "crc": 1, "markers": 1, "position": 32, "available": 32}
         )
         # Requests to deframer, and what it came to: `dead` if an FPDU was wrong, the position after
-        # the last good FPDU, and the octets without which the next one is not worth a visit.
+        # the last good FPDU, and the bytes without which the next one is not worth a visit.
         self.visit = data.StructLayout({"qp": qp, "crc": 1, "markers": 1, "position": 32})
         self.visit_end = data.StructLayout({"qp": qp, "dead": 1, "consumed": 32, "needed": 17})
 

@@ -16,13 +16,13 @@ REQUESTS_AHEAD = 16
 class LlpTransmitWidth(wiring.Component):
     """FPDUs of the framer in beats of the LLP port.
 
-    `config.data_width` 32: each word is one beat or two, of 4 octets. 128: two words are one beat
-    of 16 octets; the last beat of an FPDU has one word or two, and 4, 8, 12 or 16 octets. An FPDU
-    without octets, which says `close`, stays one beat of none. The last word is taken with the last
+    `config.data_width` 32: each word is one beat or two, of 4 bytes. 128: two words are one beat
+    of 16 bytes; the last beat of an FPDU has one word or two, and 4, 8, 12 or 16 bytes. An FPDU
+    without bytes, which says `close`, stays one beat of none. The last word is taken with the last
     beat, so who sees it go knows that the LLP has the FPDU.
 
     No latency but that of the second word of a beat; `o.valid` does not wait for `o.ready`. 32: a
-    beat per cycle, so a word of 8 octets every two. 128: a word per cycle, so a beat every two; the
+    beat per cycle, so a word of 8 bytes every two. 128: a word per cycle, so a beat every two; the
     first word of a beat is always taken.
 
     Parameters
@@ -92,13 +92,13 @@ class LlpTransmitWidth(wiring.Component):
 class LlpReceiveWidth(wiring.Component):
     """Answers of the LLP as the words that the MPA receiver expects.
 
-    A request goes on as it is, in the same cycle. The answer has ceil(octets / 4) beats with
-    `config.data_width` 32 and ceil(octets / 16) with 128, and becomes ceil(octets / 8) words: of
+    A request goes on as it is, in the same cycle. The answer has ceil(bytes / 4) beats with
+    `config.data_width` 32 and ceil(bytes / 16) with 128, and becomes ceil(bytes / 8) words: of
     two beats, the last one maybe of one; of one beat two, of the last one maybe one. What is in a
-    word after the octets of the request is meaningless.
+    word after the bytes of the request is meaningless.
 
     No latency but that of the second beat of a word, and three cycles from a request to its answer
-    at least. 32: a beat per cycle, so a word of 8 octets every two; the first beat of a word is
+    at least. 32: a beat per cycle, so a word of 8 bytes every two; the first beat of a word is
     always taken. 128: a word per cycle, so a beat every two. No cycle is lost between answers.
 
     Parameters
@@ -107,7 +107,7 @@ class LlpReceiveWidth(wiring.Component):
 
     Members
     -------
-    request: from the MPA receiver, of 1 octet at least. port_request: the same to the LLP; it waits
+    request: from the MPA receiver, of 1 byte at least. port_request: the same to the LLP; it waits
         while 16 are unanswered.
     i: from the LLP. o: to the MPA receiver.
     """

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 UNITS_BETWEEN_MARKERS = 127
-"""A Marker stands in every 128th unit of 4 octets of the stream."""
+"""A Marker stands in every 128th unit of 4 bytes of the stream."""
 
 
 class MarkerCount(wiring.Component):
@@ -16,8 +16,8 @@ class MarkerCount(wiring.Component):
 
     Members
     -------
-    fpdu_length: octets without Markers, a multiple of 4 from 4 to 64776.
-    until_marker: units of 4 octets from where the FPDU, with its Markers, starts in the stream to
+    fpdu_length: bytes without Markers, a multiple of 4 from 4 to 64776.
+    until_marker: units of 4 bytes from where the FPDU, with its Markers, starts in the stream to
         the next Marker, 0 to 127.
     octets: what the Markers add to the length, a multiple of 4.
     until_next: `until_marker` of the FPDU that follows directly.

@@ -9,7 +9,7 @@ from stagecoach.gateware.mpa.marker_count import UNITS_BETWEEN_MARKERS
 
 
 class _Unit(enum.Enum, shape=2):
-    """Where 4 octets come from."""
+    """Where 4 bytes come from."""
 
     FIRST = 0  # lower half of the word
     SECOND = 1
@@ -21,8 +21,8 @@ _FLAGS = data.StructLayout(
     {
         "first": 1,  # beat of the FPDU
         "last": 1,
-        "upper_crc": 1,  # the CRC goes to the upper 4 octets; it covers the lower ones
-        "lower_crc": 1,  # the CRC goes to the lower 4 octets, and nothing else is in this beat
+        "upper_crc": 1,  # the CRC goes to the upper 4 bytes; it covers the lower ones
+        "lower_crc": 1,  # the CRC goes to the lower 4 bytes, and nothing else is in this beat
         "covered_end": 1,  # the CRC covers nothing after this beat
     }
 )
@@ -31,8 +31,8 @@ _FLAGS = data.StructLayout(
 class MarkerInserter(wiring.Component):
     """Turns the words of an FPDU without CRC into its beats, Markers inserted, in order.
 
-    Every FPDU starts in the lower 4 octets of a beat, with its Marker if one stands directly
-    before it. A place for the CRC is left after the last octet that it covers. A word makes one
+    Every FPDU starts in the lower 4 bytes of a beat, with its Marker if one stands directly
+    before it. A place for the CRC is left after the last byte that it covers. A word makes one
     beat, two cycles later. What does not fit there (a Marker, the CRC) makes further beats in the
     cycles that follow, at most two, in which `ready` is low.
 
@@ -43,10 +43,10 @@ class MarkerInserter(wiring.Component):
     Members
     -------
     load: the next word is the first one of an FPDU. `markers`: insert them. `until_marker`: units
-        of 4 octets from where the FPDU, with its Markers, starts in the stream to the next Marker.
+        of 4 bytes from where the FPDU, with its Markers, starts in the stream to the next Marker.
     ready: a word may come in this cycle.
     valid, word: a word, only if `ready`. `data` with PAD; `last` without the CRC; `half`: only
-        the lower 4 octets count, of the last one.
+        the lower 4 bytes count, of the last one.
     o_valid, o: a beat; it cannot be held up.
     """
 
@@ -164,7 +164,7 @@ class MarkerInserter(wiring.Component):
         kept_units = Signal(data.ArrayLayout(32, 2))
 
         def choose(which: Signal, own: Value) -> Value:
-            """The 4 octets that `which` names; `own` are the kept ones of its place."""
+            """The 4 bytes that `which` names; `own` are the kept ones of its place."""
             chosen = Signal(32)
             with m.Switch(which):
                 with m.Case(_Unit.FIRST):

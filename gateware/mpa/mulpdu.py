@@ -23,7 +23,7 @@ class Mulpdu(wiring.Component):
 
     Members
     -------
-    emss: In(16), octets of one TCP segment.
+    emss: In(16), bytes of one TCP segment.
     markers: In(1), Markers are inserted into this direction.
     mulpdu: Out(16), longest ULPDU whose FPDU is not longer than `emss`; from 128 to 64768.
     """
@@ -46,7 +46,7 @@ class Mulpdu(wiring.Component):
         m.d.sync += [
             emss.eq(self.emss),
             markers.eq(Mux(self.markers, whole + partial, 0)),
-            beside.eq(FPDU_OVERHEAD_OCTETS + self.emss[:2]),  # what PAD to 4 octets may cost
+            beside.eq(FPDU_OVERHEAD_OCTETS + self.emss[:2]),  # what PAD to 4 bytes may cost
             last_emss.eq(emss),
             overhead.eq(beside + MARKER_OCTETS * markers),
             difference.eq(last_emss - overhead),

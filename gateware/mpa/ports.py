@@ -9,11 +9,11 @@ from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
 
 
 class LlpSignature(wiring.Signature):
-    """The LLP port, seen from the device: reliable, ordered octet streams, one per connection.
+    """The LLP port, seen from the device: reliable, ordered byte streams, one per connection.
 
-    A position counts the octets of one direction of a connection since the start of Full
+    A position counts the bytes of one direction of a connection since the start of Full
     Operation, mod 2^32. See docs/architecture.md, "The LLP port". A beat has up to
-    `config.data_width / 8` octets.
+    `config.data_width / 8` bytes.
     """
 
     def __init__(self, config: RnicConfig):
@@ -33,7 +33,7 @@ class LlpSignature(wiring.Signature):
                 # With tx_last: this connection sends nothing more, the LLP closes it gracefully.
                 # `tx_octets` is 0 if it is said without an FPDU.
                 "tx_close": Out(1),
-                # Read received octets [position, position + octets) without consuming them
+                # Read received bytes [position, position + bytes) without consuming them
                 "rx_request_valid": Out(1),
                 "rx_request_ready": In(1),
                 "rx_request_connection": Out(qp),
@@ -43,7 +43,7 @@ class LlpSignature(wiring.Signature):
                 "rx_valid": In(1),
                 "rx_ready": Out(1),
                 "rx_data": In(config.data_width),
-                # The LLP may forget received octets before the position
+                # The LLP may forget received bytes before the position
                 "rx_release_valid": Out(1),
                 "rx_release_ready": In(1),
                 "rx_release_connection": Out(qp),
@@ -96,7 +96,7 @@ class VisitPort(wiring.Signature):
     took: a word of an answer was used or dropped, a cycle ago.
     dropped: nothing more of the visit taken last is used: it is not held, an FPDU was wrong, or the
         last FPDU of the visit before was.
-    inside: the octets end inside an FPDU. fpdu_octets: its length with Markers, or that of the last
+    inside: the bytes end inside an FPDU. fpdu_octets: its length with Markers, or that of the last
         one; fpdu_end: the position after it. All three as they were some cycles ago; they help to
         choose where a visit ends, and no more.
     ended: a pulse, at most one in four cycles, in the order of the visits: one came to `end`.
@@ -128,7 +128,7 @@ class ClosedPort(wiring.Signature):
     -------
     valid: say that the connection `qp` is closed; until `taken`, or until it does not count any
         more. Like `qp` and `inside`, it does not wait for `taken`.
-    inside: octets of it are left that are no whole FPDU.
+    inside: bytes of it are left that are no whole FPDU.
     taken: a pulse, the segment that says so is on its way.
     """
 

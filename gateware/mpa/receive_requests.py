@@ -11,7 +11,7 @@ from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.slot import StreamSlot
 
 VISIT_OCTETS = 16384
-"""Octets requested in a visit before the next connection gets its turn at the end of an FPDU."""
+"""Bytes requested in a visit before the next connection gets its turn at the end of an FPDU."""
 
 ANSWERS_AHEAD = 256
 """Requests that may be unanswered: as many as a block RAM has room for."""
@@ -21,16 +21,16 @@ BEATS_AHEAD = 384
 of 320 cycles."""
 
 REST_BITS = 18
-"""Of a signed number of octets of the longest FPDU, with its Markers."""
+"""Of a signed number of bytes of the longest FPDU, with its Markers."""
 
 
 class ReceiveRequests(wiring.Component):
-    """Requests the octets of one visit after the other, ahead of the deframer.
+    """Requests the bytes of one visit after the other, ahead of the deframer.
 
     At most one request every four cycles, `CHUNK_OCTETS` each; the first one is offered four cycles
     after the visit was taken. While nobody else waits, a visit goes on until all that is available
     was requested and has come; more may be announced until then. If others wait, it ends with the
-    last octets that are available, or after `VISIT_OCTETS`: then at the end of an FPDU, which is
+    last bytes that are available, or after `VISIT_OCTETS`: then at the end of an FPDU, which is
     known if the deframer is in that FPDU, else supposed, as if all FPDUs were as long as the last
     one. A visit may thus end inside an FPDU; that one is requested again.
 
@@ -43,7 +43,7 @@ class ReceiveRequests(wiring.Component):
     qp: the connection of the visit. held: a command has not come for it.
     entered: the deframer is in it. dropped: it takes nothing more of it then.
     others: other connections wait.
-    announce: a pulse, octets of the connection `number` can be requested, up to `available`.
+    announce: a pulse, bytes of the connection `number` can be requested, up to `available`.
     request: to the LLP. answer: the same to the deframer, before the answer can be there.
     took, fpdu_octets, fpdu_end: from the deframer, see `VisitPort`.
     """
@@ -99,7 +99,7 @@ class ReceiveRequests(wiring.Component):
         added = Signal()
         answer = answers.i.payload
         m.d.comb += [
-            beats.eq((octets + 4) >> 3),  # octets is a multiple of 4
+            beats.eq((octets + 4) >> 3),  # bytes is a multiple of 4
             answer.last_beat.eq(beats - 1),
             answer.half.eq(octets[2]),
             request.payload.connection.eq(self.qp),
@@ -191,6 +191,6 @@ class ReceiveRequests(wiring.Component):
 
 
 def _one_chunk(octets: Value) -> Value:
-    """Return a number of octets, but no more than a chunk has."""
+    """Return a number of bytes, but no more than a chunk has."""
     bits = exact_log2(CHUNK_OCTETS)
     return Mux(octets[bits:].any(), CHUNK_OCTETS, octets[:bits])

@@ -16,10 +16,10 @@ from stagecoach.gateware.mpa.receive_visits import ReceiveVisits
 class ReceiveScheduler(wiring.Component):
     """Keeps the receive side of every connection and chooses whom the deframer visits.
 
-    A connection with enough octets for the FPDU at its head waits in a queue, once. Its visit
+    A connection with enough bytes for the FPDU at its head waits in a queue, once. Its visit
     goes on for as long as more is available, at most `VISIT_OCTETS` and the rest of an FPDU if
     others wait. If it ends where the next FPDU is not there completely, the connection comes back
-    when it is. Visits to other connections are requested from the LLP while the octets of those
+    when it is. Visits to other connections are requested from the LLP while the bytes of those
     before are on their way: 128 of them, or 384 beats.
 
     An event, the begin and the end of a visit take two cycles each of the table; all three of a

@@ -15,7 +15,7 @@ EVENTS_IN_A_ROW = 3
 """Events that are looked at while a connection waits for its visit."""
 
 BEGINS = 2
-"""Visits that may be begun, or be about to, and not be taken by those who request octets."""
+"""Visits that may be begun, or be about to, and not be taken by those who request bytes."""
 
 
 class Operation(enum.Enum):
@@ -32,7 +32,7 @@ class Operation(enum.Enum):
 class ReceiveTable(wiring.Component):
     """Keeps what was announced of every connection and consumed, and says whom to visit.
 
-    A connection with enough octets for the FPDU at its head waits in a queue, once, and has one
+    A connection with enough bytes for the FPDU at its head waits in a queue, once, and has one
     visit at a time. If nobody waits, the visit begins without the queue.
 
     One operation begins every two cycles, the first one in any cycle: the end of a visit before a
@@ -52,10 +52,10 @@ class ReceiveTable(wiring.Component):
     -------
     command: taken within four cycles, if ends come every fourth cycle at most.
     event, waiting, taken: see `ReceiveEvents`.
-    begin: visits; octets are multiples of 4. others: one waits, or is about to begin.
+    begin: visits; bytes are multiples of 4. others: one waits, or is about to begin.
     end_waiting, end: a visit came to that. end_taken: a pulse, in the second cycle in which it
         waits at the latest.
-    forget: a pulse, a command came for the connection `number`. announce: a pulse, octets of it up
+    forget: a pulse, a command came for the connection `number`. announce: a pulse, bytes of it up
         to `available` can be requested, a multiple of 4. begun: a pulse, it got a visit: an item
         of `begin`.
     closed: `ClosedPort`.
@@ -234,7 +234,7 @@ class ReceiveTable(wiring.Component):
         # Relate. The positions are settled; flags may change once more.
         kept = Signal(layout)
         forward = Signal()  # RX_AVAILABLE is beyond what was known
-        announced, unconsumed = Signal(32), Signal(32)  # octets, with the position that comes
+        announced, unconsumed = Signal(32), Signal(32)  # bytes, with the position that comes
         held_end = Signal()
         consumed = Signal(32)
         is_end = relates.operation == Operation.END

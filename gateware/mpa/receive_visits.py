@@ -18,7 +18,7 @@ VISITS_AHEAD = 128
 class ReceiveVisits(wiring.Component):
     """Leads the deframer from visit to visit, `VISITS_AHEAD` and some more of them on their way.
 
-    The octets of one after the other are requested from the LLP, and the deframer turns to them in
+    The bytes of one after the other are requested from the LLP, and the deframer turns to them in
     that order; what each has come to is handed back in that order. A connection has one visit at a
     time.
 
@@ -31,8 +31,8 @@ class ReceiveVisits(wiring.Component):
     begin: visits; `begun` has told of each before.
     others: other connections wait: no visit may go on for ever.
     number: a connection. begun: a pulse, a visit to it begins. forget: a pulse, a command came for
-        it: what its visit comes to does not count, its octets are dropped from four cycles later
-        on, and no more of them are requested. announce: a pulse, octets of it up to `available`
+        it: what its visit comes to does not count, its bytes are dropped from four cycles later
+        on, and no more of them are requested. announce: a pulse, bytes of it up to `available`
         can be requested.
     end_waiting, end: a visit came to that; until the pulse `end_taken`.
     request: to the LLP.

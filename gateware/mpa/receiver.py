@@ -1,4 +1,4 @@
-"""The MPA receiver: from the LLP's octets to verified FPDUs in the store."""
+"""The MPA receiver: from the LLP's bytes to verified FPDUs in the store."""
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -15,9 +15,9 @@ from stagecoach.gateware.mpa.release_order import ReleaseOrder
 
 
 class MpaReceiver(wiring.Component):
-    """Requests received octets, finds FPDUs in them, checks them, and keeps them in the store.
+    """Requests received bytes, finds FPDUs in them, checks them, and keeps them in the store.
 
-    An FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none between FPDUs of one
+    An FPDU of n bytes, Markers included, takes ceil(n / 8) cycles and none between FPDUs of one
     connection. From the end of an FPDU to the next connection it takes one cycle more, and at least
     four cycles pass between connections; out of the middle of an FPDU it takes eight cycles. Its
     segment comes seven cycles after its last beat. In the store it stands as if without Markers.
@@ -30,7 +30,7 @@ class MpaReceiver(wiring.Component):
     segment: whole FPDUs with a good CRC and good Markers, and what went wrong, in the order of each
         connection. queued: a pulse for each when it is certain to come; after STOP or DESTROY was
         taken, no segment of the connection is queued later than 8 cycles.
-    store: the placer's side of the store. FPDUs may be released in any order; those behind one that
+    store: the placer's side of the store. FPDUs may be released in any order; those after one that
         is not keep their room until it is, and nothing is received when there is none left.
     """
 

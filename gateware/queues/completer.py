@@ -14,7 +14,7 @@ from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS
 
 
 def read_done_layout(config: RnicConfig) -> data.StructLayout:
-    """The oldest outstanding RDMA Read or atomic of a QP is complete: its QP and octets."""
+    """The oldest outstanding RDMA Read or atomic of a QP is complete: its QP and bytes."""
     return data.StructLayout({"qp": config.qp_bits, "length": 32})
 
 

@@ -6,7 +6,7 @@ from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY,
 
 
 def entry_layout(fields: Fields) -> data.StructLayout:
-    """Return the layout of an entry: octet i of it is bits [8i:8i+8] (little endian)."""
+    """Return the layout of an entry: byte i of it is bits [8i:8i+8] (little endian)."""
     return data.StructLayout({name: 8 * octets for name, octets, _ in fields})
 
 

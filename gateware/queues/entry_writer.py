@@ -25,14 +25,14 @@ def entry_tag(config: RnicConfig) -> data.StructLayout:
 
 
 class EntryWriter(wiring.Component):
-    """Writes entries of 32 octets and tells of each when its write response is there.
+    """Writes entries of 32 bytes and tells of each when its write response is there.
 
     A command one cycle after an entry came, its words from three cycles after it on; an entry
     every five cycles if the write engine takes them at once.
 
     Members
     -------
-    i: the address of an entry, its octets and its tag. It must not be valid unless `room` was high
+    i: the address of an entry, its bytes and its tag. It must not be valid unless `room` was high
         since the entry before it was taken.
     write: client of `dma/write.py`.
     room: one more entry may come. An entry counts from the third cycle after it was taken; there is

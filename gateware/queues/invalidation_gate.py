@@ -35,7 +35,7 @@ class InvalidationGate(wiring.Component):
     -------
     i, o: reports, `sent_item`.
     placing: In(1), the receiver holds host addresses; it does not for a cycle between segments.
-    begun: In(1), pulses for each placement with octets; in the last cycle of `placing` at the
+    begun: In(1), pulses for each placement with bytes; in the last cycle of `placing` at the
         latest.
     placed: In(1), pulses for each of them when its write responses are there.
     mark: Out(1), pulses to ask for the end of the atomics that are under way.

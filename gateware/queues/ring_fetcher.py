@@ -34,7 +34,7 @@ TICK_CYCLES = 1024
 class RingFetcher(wiring.Component):
     """Keeps units of every QP's ring on chip, in ring order.
 
-    An entry is one unit of 64 octets, or up to `entry_units` of them; what an entry takes only the
+    An entry is one unit of 64 bytes, or up to `entry_units` of them; what an entry takes only the
     consumer knows. A doorbell gives the running number (mod 2^16) after the last posted unit of a
     QP. `filled` pulses when a unit became available; by the next cycle `entries` can be asked for
     it.

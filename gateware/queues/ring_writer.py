@@ -17,7 +17,7 @@ from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags
 
 ENTRY_BITS = 5
-"""log2 of the octets of an entry."""
+"""log2 of the bytes of an entry."""
 
 assert ENTRY_OCTETS == 1 << ENTRY_BITS
 assert COMPLETION_LAYOUT.size == EVENT_LAYOUT.size == 8 * ENTRY_OCTETS

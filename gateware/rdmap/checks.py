@@ -268,7 +268,7 @@ def read_response_checks(
     """A Read Response segment is the next part of what the oldest RDMA Read asked for.
 
     STag and TO of an empty segment mean nothing (RFC 5041, 5.2). L comes with the last of the
-    `remaining` octets or after it.
+    `remaining` bytes or after it.
     """
     filled = payload != 0
     return [

@@ -27,7 +27,7 @@ def register_layout(register: Register) -> data.FlexibleLayout:
 
 
 def address_of(name: str, source: Path = RNIC) -> int:
-    """Octet offset of the register `name`; `StopIteration` if there is none."""
+    """Byte offset of the register `name`; `StopIteration` if there is none."""
     return next(register.address for register in registers(source) if register.name == name)
 
 

@@ -48,7 +48,7 @@ def counter_rows(config: RnicConfig) -> int:
 
 
 def fpdu_layout(config: RnicConfig) -> data.StructLayout:
-    """What is counted of an FPDU: L and opcode stand in its first two octets."""
+    """What is counted of an FPDU: L and opcode stand in its first two bytes."""
     return data.StructLayout(
         {"valid": 1, "qp": config.qp_bits, "ulpdu_length": 16, "last": 1, "opcode": 4}
     )
@@ -58,7 +58,7 @@ class Counters(wiring.Component):
     """Adds to counters of `COUNTER_BITS` bits, in one block RAM, and reads one at a time.
 
     Row n has seven counters of QP n, and `STOPPED` of cause n: how many QPs stopped for it. That of
-    cause NONE counts FPDUs that were dropped, because their QP did not run. Octets are those of
+    cause NONE counts FPDUs that were dropped, because their QP did not run. Bytes are those of
     ULPDUs, without length, Markers, pad and CRC of the FPDU; messages are DDP Messages, counted at
     their last segment. Outstanding reads grow with a Read or Atomic Request and shrink with the
     last segment of a response; a QP that connects begins with none. Nothing else is reset in the

@@ -22,7 +22,7 @@ class RegisterSplit(wiring.Component):
 
     Parameters
     ----------
-    boundary: octet address of the first register of `above`; a multiple of 4.
+    boundary: byte address of the first register of `above`; a multiple of 4.
 
     Members
     -------

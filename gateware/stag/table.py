@@ -22,7 +22,7 @@ class StagTable(wiring.Component):
 
     A request is answered `LOOKUP_CYCLES` cycles after it was accepted with the first failed check
     of INVALID, NOT_ASSOCIATED, NOT_PERMITTED, WRAP, BOUNDS, or with OK and the host address of the
-    first octet. An `exclusive` request is NOT_PERMITTED for an STag of several streams. One request
+    first byte. An `exclusive` request is NOT_PERMITTED for an STag of several streams. One request
     per cycle over all clients, round robin; responses come in request order. A range wraps if
     TO + octets is 2^64 or more (RFC 5041, 7.1). The checks of `octets` are made for 0 too.
 
@@ -153,7 +153,7 @@ class StagTable(wiring.Component):
         # Compared: everything but the upper bound, and what that needs.
         entry = found.entry
         failed = Signal(data.StructLayout({status.name.lower(): 1 for status in _CHECKS}))
-        position = Signal(64)  # of the first octet in the region
+        position = Signal(64)  # of the first byte in the region
         room = Signal(50)  # first position at which the range still fits; negative if none
         address = Signal(64)
         before_base = Signal()

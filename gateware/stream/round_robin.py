@@ -10,6 +10,9 @@ Turns that do not fit this form are taken where they are needed:
   `queues/fetch/choose.py` and, for each QP, `rdmap/transmit/choose.py`. Beside what else decides
   there, the turn is one gate.
 
+* Among the kinds of events of TCP's sending side, by `tcp/transmit_turn.py`. A mask has the kinds
+  after the latest one, so the choice is one priority, and selects the connection in the same cycle.
+
 `queues/kick_queue.py` takes no turns: it serves QPs in the order of their kicks.
 """
 

@@ -25,7 +25,7 @@ LAST_HEADER_OCTETS = 6
 """Of them, those of the last word."""
 
 _SHARED = 8 - LAST_HEADER_OCTETS
-"""Octets of the payload that follow there."""
+"""Bytes of the payload that follow there."""
 
 WINDOW_FIELD_MOST = 0xFFFF
 
@@ -49,7 +49,7 @@ HEADER_FIELDS = data.StructLayout(
         **{"shift": 4, "unused": 3, "blocks": 1, "reserved": 8},
     }
 )
-"""What is not an octet of a frame, and what may change: in one row, so that it changes at once
+"""What is not a byte of a frame, and what may change: in one row, so that it changes at once
 (`hw/interface/network_entries.py`). blocks: SACK blocks may be sent."""
 
 assert HEADER_FIELDS.size == 8 * size_of(network_entries.HEADER_FIELDS)
@@ -64,7 +64,7 @@ class Builder(wiring.Component):
     of order as an option, if there are any and the fields of its connection allow it. IPv4 packets
     have no options and identification 0, and are never fragmented (RFC 6864, 4).
 
-    Bare ACKs of a connection that wait behind others would all say the same when they leave, and a
+    Bare ACKs of a connection that wait after others would all say the same when they leave, and a
     peer takes three ACKs alike for a loss (RFC 5681, 3.2). So a job that is not `needed` is dropped
     if the last frame of its connection had the same number and window, and it has no SACK blocks.
     What an earlier connection of that number was told counts, too: that it is the same takes equal
@@ -86,7 +86,7 @@ class Builder(wiring.Component):
     write, connection, row, word: a pulse writes a row of a connection, 2 cycles after the one
         before at the earliest: what is sent with it has it, or has what it was.
     job: `sum` is that of the payload, and means nothing without. store, ring: words of payload,
-        from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`.
+        from lane 0 on, each with all bytes of its job. connection_read, settled: of `Settle`.
         asked, out_of_order: whether a connection has ranges. ask, ranges: as those of `SackBlocks`.
         frame: to `FrameOutput`.
     sent, again, sent_connection: a pulse, the last word of a segment leaves for `frame`.
@@ -241,7 +241,7 @@ class Builder(wiring.Component):
                 with m.Case(index):
                     m.d.comb += header.eq(Cat(*parts))
 
-        # The payload: octets of a word that stand two lanes further on than in the frame wait for
+        # The payload: bytes of a word that stand two lanes further on than in the frame wait for
         # the next one.
         payload = Signal()
         there = Signal()
@@ -267,7 +267,7 @@ class Builder(wiring.Component):
             drops.eq(~job.needed & blocks.done & (blocks.octets == 0) & repeats),
         ]
         m.d.sync += repeats.eq((number == told.number) & (room == told.room))
-        tail = octets[:3]  # octets of the last word, 0 for all
+        tail = octets[:3]  # bytes of the last word, 0 for all
         fits = coming.last & ((tail == 1) | (tail == 2))  # in the word before
         rest = Signal(64 - 8 * _SHARED)
         free = Signal()
@@ -308,7 +308,7 @@ class Builder(wiring.Component):
                 m.d.comb += [row.eq(HeaderRow.DESTINATION), reads.eq(1)]
                 m.d.sync += fields.eq(data.View(HEADER_FIELDS, read.data))
                 m.next = "HEAD"
-            with m.State("HEAD"):  # its words, the last one with octets of the payload
+            with m.State("HEAD"):  # its words, the last one with bytes of the payload
                 last = place == HEADER_WORDS - 1
                 m.d.comb += [
                     step.eq(free & ((place != 0) | (starts & ~drops))),
@@ -355,5 +355,5 @@ class Builder(wiring.Component):
 
 
 def _octets(value: int, count: int) -> Const:
-    """Octets of a header, the most significant one first."""
+    """Bytes of a header, the most significant one first."""
     return C(int.from_bytes(value.to_bytes(count, "big"), "little"), 8 * count)

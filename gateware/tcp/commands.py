@@ -85,7 +85,7 @@ class NetworkCommands(wiring.Component):
     Parameters
     ----------
     config: sizes of the device: as many connections as QPs, each of which is a lane, too.
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------

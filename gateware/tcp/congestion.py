@@ -30,9 +30,9 @@ CONGESTION = data.StructLayout(
         "expired": 1,
     }
 )
-"""What is known of the path, in octets.
+"""What is known of the path, in bytes.
 
-recover: number of the last octet that was sent when the last loss was seen; 2 before SND.UNA if
+recover: number of the last byte that was sent when the last loss was seen; 2 before SND.UNA if
 that is further. counted: acknowledged since cwnd grew last, in congestion avoidance. duplicates:
 ACKs, one more than `DUPLICATES` stands for all that are more. lends: limited transmit may send a
 segment for each of them; limited: that it sent. first_partial: no ACK moved SND.UNA in this
@@ -56,15 +56,15 @@ class Congestion(wiring.Component):
     The caller holds all inputs for four cycles, but `una`, `next` and `highest` for three, and
     `octets` in the fourth one alone. The outputs are good in the fourth one and the next one, and
     longer if the inputs stay; `limit` in the second one after `state`. No state, no handshake, no
-    division: in congestion avoidance acknowledged octets are counted. Numbers are compared modulo
+    division: in congestion avoidance acknowledged bytes are counted. Numbers are compared modulo
     2^32, and within 2^30 of each other. Another segment size is not dealt with.
 
     Members
     -------
-    operation: what happened. smss: octets of the longest segment, at least 1. una, next, highest:
+    operation: what happened. smss: bytes of the longest segment, at least 1. una, next, highest:
         SND.UNA before, SND.NXT, and the number after all that was sent. acknowledgment, octets:
         of the operation. state: as it was.
-    state_after: as it is then. limit: octets that may be outstanding, beside the peer's window.
+    state_after: as it is then. limit: bytes that may be outstanding, beside the peer's window.
     retransmit: send the first segment again. restart: restart the timer.
     """
 
@@ -110,7 +110,7 @@ class Congestion(wiring.Component):
             flight.eq(distance(self.highest, una)),
             # After `recover`; that is all ones if SND.UNA follows it.
             past.eq(una + ~state.recover),
-            # The last octet that was sent; 2 before SND.UNA if that moves.
+            # The last byte that was sent; 2 before SND.UNA if that moves.
             newest.eq(Mux(moves, self.acknowledgment, self.highest) + Cat(~moves, C(-1, 31))),
             all_sent.eq(self.next == self.highest),
             # The window after a recovery is no more than ssthresh; of `flight`, and of a segment.

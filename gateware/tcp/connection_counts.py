@@ -12,7 +12,7 @@ class Count(enum.Enum, shape=2):
 
     RECEIVED = 0  # segments that came
     SENT = 1  # that left, but for those of AGAIN
-    AGAIN = 2  # that left, with octets or a FIN that had left before
+    AGAIN = 2  # that left, with bytes or a FIN that had left before
 
 
 class ConnectionCounts(wiring.Component):

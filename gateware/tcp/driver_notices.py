@@ -1,4 +1,4 @@
-"""What the driver is told of connections: octets that it has to read, and ends."""
+"""What the driver is told of connections: bytes that it has to read, and ends."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -19,7 +19,7 @@ _ROW = data.StructLayout({"number": 32, "fin": 1})
 
 
 class DriverNotices(wiring.Component):
-    """Adds to each notice what is settled of its connection, and makes those of octets that came.
+    """Adds to each notice what is settled of its connection, and makes those of bytes that came.
 
     A connection to which no lane is attached is READABLE when its settled number moves, or its FIN
     comes. One such notice of each connection waits, and one more if that is the next to leave,
@@ -40,7 +40,7 @@ class DriverNotices(wiring.Component):
     Members
     -------
     note: of `Settle`. attach, attachment: a pulse, a lane is attached or detached.
-    notice: of the sending side. o: the same, and those of octets that came, to `RawReceive`.
+    notice: of the sending side. o: the same, and those of bytes that came, to `RawReceive`.
     waits: some wait here, from 8 cycles after the note of the first one, or the cycle after it
         left the sending side, until the last one was taken.
     connection_read: for which connection `settled` is the number of the last note that did not

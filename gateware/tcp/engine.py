@@ -56,6 +56,8 @@ class TcpEngine(wiring.Component):
       with those what is received, which is then dropped as FULL.
     * Memory answers nothing, or takes nothing: segments and frames wait at their rings, and then
       everything does.
+    * Answers to ARP and echo requests, with `config.answers`, wait for the MAC alone, at most for a
+      segment and a frame of the driver; each of the three sources of frames gets its turn.
     * The device takes no answer of the LLP port: answers wait, and nothing else. If it takes no
       event, everything waits.
 
@@ -69,7 +71,7 @@ class TcpEngine(wiring.Component):
     Parameters
     ----------
     config: sizes of the device: as many connections as QPs. Its `data_width` is 64.
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------
@@ -84,6 +86,8 @@ class TcpEngine(wiring.Component):
     fence_start, fence_busy: of `EngineFence`.
     info_done: a pulse, the words of an INFO are there. info_word, info: of `ConnectionInfo`.
     info_read: for which connection its words are that INFO does not keep.
+    answer, address, answered, unanswered: `enable`, `address`, `answered` and `dropped` of
+        `AnswersSignature`, if `config.answers`.
     queue, slots, queue_consumer, slot_consumer, receive_enable, receive_idle, interrupt, dropped:
         of `RawReceive`. frames, producer, consumer, transmit_enable, transmit_idle, refused: of
         `RawTransmit`. failed: a pulse, of one of both, or both.
@@ -127,6 +131,10 @@ class TcpEngine(wiring.Component):
                 "info_word": In(INFO_PLACE_BITS),
                 "info": Out(32),
                 "info_read": In(bits),
+                "answer": In(1),
+                "address": In(32),
+                "answered": Out(1),
+                "unanswered": Out(1),
                 "queue": In(HOST_RING),
                 "slots": In(HOST_RING),
                 "frames": In(HOST_RING),
@@ -166,7 +174,7 @@ class TcpEngine(wiring.Component):
         """What one side says to the other, and the wire."""
         receive, transmit = self.receive, self.transmit
         m.submodules.notes = notes = Fork(settled_layout(self._config.qp_bits), 2)
-        m.submodules.output = output = FrameOutput(2)
+        m.submodules.output = output = FrameOutput(2 + self._config.answers)
         for source, sink in (
             (receive.event, transmit.ack),
             (receive.failed, transmit.failed),
@@ -181,6 +189,14 @@ class TcpEngine(wiring.Component):
             wiring.connect(m, source, sink)
         wiring.connect(m, wiring.flipped(self.rx), receive.rx)
         wiring.connect(m, output.tx, wiring.flipped(self.tx))
+        if self._config.answers:
+            wiring.connect(m, receive.answers.frame, output.frames[2])
+            m.d.comb += [
+                receive.answers.enable.eq(self.answer),
+                receive.answers.address.eq(self.address),
+                self.answered.eq(receive.answers.answered),
+                self.unanswered.eq(receive.answers.dropped),
+            ]
         m.d.comb += [
             receive.limits_write.eq(transmit.limits_write),
             receive.limits_connection.eq(transmit.limits_connection),

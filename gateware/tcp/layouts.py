@@ -12,7 +12,7 @@ from stagecoach.gateware.tcp.rto import RTO
 from stagecoach.hw.interface.network_entries import NetworkKind
 
 KEY = data.StructLayout({"local": 32, "remote": 32, "local_port": 16, "remote_port": 16})
-"""The ends of a connection, as numbers: the first octet of an address is its highest."""
+"""The ends of a connection, as numbers: the first byte of an address is its highest."""
 
 SEGMENT = data.StructLayout(
     {
@@ -30,7 +30,7 @@ SEGMENT = data.StructLayout(
 )
 """A received frame that was kept. Numbers are as on the wire, the window is not scaled.
 
-raw: not of TCP; then only `octets` counts. octets: of the frame. header: octets before the payload
+raw: not of TCP; then only `octets` counts. octets: of the frame. header: bytes before the payload
 of TCP. payload: its octets. flags: of TCP, CWR to FIN. congestion: ECN of IPv4 (RFC 3168, 5).
 """
 
@@ -62,7 +62,7 @@ def received_segment(connection_bits: int) -> data.StructLayout:
 def release_layout(connection_bits: int) -> data.StructLayout:
     """Return the layout of a release: the ring may forget what comes before.
 
-    value: a position of the LLP; if `relative`, octets after those that were released.
+    value: a position of the LLP; if `relative`, bytes after those that were released.
     """
     return data.StructLayout({"connection": connection_bits, "relative": 1, "value": 32})
 
@@ -71,7 +71,7 @@ class ReceiveOperation(enum.Enum, shape=2):
     """What is done with the receiving side of a connection."""
 
     BEGIN = 0  # it is established: all fields of the command count
-    ATTACH = 1  # position 0 of the LLP is the first octet that was not released
+    ATTACH = 1  # position 0 of the LLP is the first byte that was not released
     DISCARD = 2  # octets that come from now on are lost, and end it (RFC 9293, SHLD-3)
 
 
@@ -100,7 +100,7 @@ PLACE = data.StructLayout(
 
 next: RCV.NXT. edge: right edge of the window. released: the ring may forget what is before. base:
 number of the LLP's position 0. fin: number of the peer's FIN, if it is known; taken if all before
-it came. ring, size, shift: as in `receive_command`. discards: octets that come are lost. dead: the
+it came. ring, size, shift: as in `receive_command`. discards: bytes that come are lost. dead: the
 connection was reset, or was lost.
 """
 
@@ -112,14 +112,14 @@ LIMITS = data.StructLayout({"oldest": 32, "highest": 32, "ended": 1})
 the connection has ended, so that its frames are for the driver."""
 
 RING_LEAST_BITS = 17
-"""log2 of the octets of the smallest ring: 128 KiB hold the longest FPDU with Markers."""
+"""log2 of the bytes of the smallest ring: 128 KiB hold the longest FPDU with Markers."""
 
 RING_MOST_BITS = 30
 """log2 of the octets of the largest ring, and of the largest window (RFC 7323, 2.3)."""
 
 
 def ring_masks(size: Value) -> tuple[Value, Value]:
-    """Return the octets of a ring of that `size`, and which bits of a number are a place in it."""
+    """Return the bytes of a ring of that `size`, and which bits of a number are a place in it."""
     sizes = range(RING_MOST_BITS - RING_LEAST_BITS + 1)
     octets = Cat(C(0, RING_LEAST_BITS), *(size == number for number in sizes))
     place = Cat(C(-1, RING_LEAST_BITS), *(size > number for number in sizes[:-1]))
@@ -130,7 +130,7 @@ def receive_command(connection_bits: int) -> data.StructLayout:
     """Return the layout of a command.
 
     next: RCV.NXT. edge: right edge of the window that was announced last. ring: address of the
-    ring, a multiple of 8. size: of the ring, 2^(17 + size) octets, at most 2^30. shift:
+    ring, a multiple of 8. size: of the ring, 2^(17 + size) bytes, at most 2^30. shift:
     Rcv.Wind.Shift, at most 14.
     """
     return data.StructLayout(
@@ -172,7 +172,7 @@ def receive_job(connection_bits: int, note: NoteLayout = settle_note) -> data.St
     """Return the layout of what is done with a frame, and what is said then.
 
     frame: there is one, and all of its words are taken. raw: it is for the driver, `octets` long.
-    Otherwise its `octets` from octet `skip` on go to `address`, the last `wrapped` of them to the
+    Otherwise its `octets` from byte `skip` on go to `address`, the last `wrapped` of them to the
     beginning of the `ring` instead. settle: `note` is said when they are stored.
     """
     return data.StructLayout(
@@ -250,7 +250,7 @@ def sender_event(bits: int) -> data.StructLayout:
 def fpdu_layout(connection_bits: int) -> data.StructLayout:
     """Return the layout of what is said of an FPDU that the LLP port gave.
 
-    octets: of it; 0 if there is none. sum: of the octets, as `ip/checksum.py` gives it. close:
+    octets: of it; 0 if there is none. sum: of the bytes, as `ip/checksum.py` gives it. close:
     nothing follows it on this connection.
     """
     return data.StructLayout(
@@ -259,7 +259,7 @@ def fpdu_layout(connection_bits: int) -> data.StructLayout:
 
 
 FATE = data.StructLayout({"octets": OCTETS_BITS, "sends": 1})
-"""What becomes of an FPDU with that many octets: it is sent out of the store, or not."""
+"""What becomes of an FPDU with that many bytes: it is sent out of the store, or not."""
 
 
 def transmit_job(connection_bits: int) -> data.StructLayout:
@@ -348,7 +348,7 @@ def transmit_command(connection_bits: int) -> data.StructLayout:
     number: SND.UNA and SND.NXT. window: SND.WND, scaled. window_from: SND.WL1. edge: right edge of
     our window, as the receiving side began with it. announced: of the window that was announced
     last. cwnd, rto: as the handshake left them. ring, size: as in
-    `receive_command`. shift: Snd.Wind.Shift, at most 14. emss: octets of the longest segment, 1 at
+    `receive_command`. shift: Snd.Wind.Shift, at most 14. emss: bytes of the longest segment, 1 at
     least. octets: of SEND, at least 1.
     """
     return data.StructLayout(

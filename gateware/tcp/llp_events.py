@@ -1,4 +1,4 @@
-"""What the LLP port tells the device: octets that came, windows, and the end."""
+"""What the LLP port tells the device: bytes that came, windows, and the end."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, memory, stream, wiring
@@ -59,7 +59,7 @@ class LlpEvents(wiring.Component):
         bits = self._config.qp_bits
         row_layout = data.StructLayout(
             # ended: its end came, and was said if it is attached. available: number after the last
-            # octet that is there.
+            # byte that is there.
             {"attached": 1, "ended": 1, "lane": bits, "base": 32, "available": 32}
         )
         m.submodules.rows = rows = memory.Memory(
@@ -72,7 +72,7 @@ class LlpEvents(wiring.Component):
         turn = Signal()  # of the sending side
         connection = Signal(bits)
         row = Signal(row_layout)
-        available = Signal(32)  # number after the last octet that is there now
+        available = Signal(32)  # number after the last byte that is there now
         fin = Signal()
         closes = Signal()  # the end has to be said
         done = Signal()
@@ -84,7 +84,7 @@ class LlpEvents(wiring.Component):
             write.data.eq(row),
         ]
         speaks, says, ends, begins = Signal(), Signal(), Signal(), Signal()
-        moves = Signal()  # octets came
+        moves = Signal()  # bytes came
         m.d.comb += speaks.eq(row.attached & (~row.ended | (kind == _Kind.ATTACH)))
         with m.Switch(kind):
             with m.Case(_Kind.SENDER):

@@ -18,16 +18,16 @@ from stagecoach.gateware.tcp.sequence import less_than
 from stagecoach.gateware.tcp.word_table import WordTable
 
 READS = 32
-"""Requests of which words are waited for, behind the one whose words come."""
+"""Requests of which words are waited for, after the one whose words come."""
 
 REQUESTS = READS + 4
 """Not answered yet: those, the one whose words come, and those on their way to the answer."""
 
 
 class LlpReceive(wiring.Component):
-    """Reads the octets of each request out of the ring of its connection, in order.
+    """Reads the bytes of each request out of the ring of its connection, in order.
 
-    A request becomes one read, or two if the end of the ring is among its octets, and they leave
+    A request becomes one read, or two if the end of the ring is among its bytes, and they leave
     from lane 0 on. A request for a lane that is not attached is answered by zeros, and reads
     nothing: the ring may be gone. Releases get the number of their connection; those of a lane
     that is not attached are dropped.
@@ -35,7 +35,7 @@ class LlpReceive(wiring.Component):
     A request every 6 cycles, or 7 with two reads; 6 cycles from a request to its read command,
     2 from a word of memory to that of the answer; one word per cycle. While nobody takes answers or
     `failed`, or memory does not answer, requests wait, once 32 are under way; releases do not. If
-    an octet could not be read, `failed` says whose, before the last word of that answer leaves.
+    a byte could not be read, `failed` says whose, before the last word of that answer leaves.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class LlpReceive(wiring.Component):
         row = lanes.found
         number, end = Signal(32), Signal(32)
         _, mask = ring_masks(row.size)
-        after = Signal(17)  # octets after the end of the ring, if it is among them
+        after = Signal(17)  # bytes after the end of the ring, if it is among them
         address = Signal.like(row.ring)
         wrapped = Signal(17)
         m.d.comb += [
@@ -106,7 +106,7 @@ class LlpReceive(wiring.Component):
                     m.next = "ROW"
             with m.State("ROW"):  # that of its lane comes
                 m.next = "NUMBER"
-            with m.State("NUMBER"):  # of its first octet, and the one after its last
+            with m.State("NUMBER"):  # of its first byte, and the one after its last
                 m.d.sync += [
                     number.eq(row.base + request.position),
                     end.eq(row.base + request.position + request.octets),

@@ -35,24 +35,26 @@ class NetworkRegisters(wiring.Component):
     it later writes; reads go on. So the driver waits until NETWORK_COMMAND_STATUS says that nothing
     is busy before it writes an argument. Nothing else waits here.
 
-    Counts of NETWORK_FRAMES_DROPPED are modulo 2^32, those of NETWORK_FAULTS modulo 2^16; several
-    frames of a cycle cannot be. A bit of NETWORK_INTERRUPT_STATUS that is set in the cycle in which
-    the driver clears it stays set. `irq` follows a cycle later.
+    Counts of NETWORK_FRAMES_DROPPED, NETWORK_ANSWERED and NETWORK_UNANSWERED are modulo 2^32,
+    those of NETWORK_FAULTS modulo 2^16; several frames of a cycle cannot be. A bit of
+    NETWORK_INTERRUPT_STATUS that is set in the cycle in which the driver clears it stays set. `irq`
+    follows a cycle later.
 
     Parameters
     ----------
-    config: sizes of the device. mtu: octets of the longest IP packet.
+    config: sizes of the device. mtu: bytes of the longest IP packet.
 
     Members
     -------
     bus: the register port, with addresses from those of the description on.
     irq: high while an enabled bit of NETWORK_INTERRUPT_STATUS is set.
     time: microseconds.
-    settings, mac, secret: of the engine, as the driver has written them. mac: its first octet is in
+    settings, mac, secret: of the engine, as the driver has written them. mac: its first byte is in
         its lowest bits.
     header_write to info_read, fence_start, fence_busy: of `NetworkCommands`.
     info_word: which word of the last INFO; info: the word, a cycle later or some more.
     fate_read, value: of the frame counters.
+    answer, address, answered, unanswered: of `TcpEngine`.
     queue, slots, frames, queue_consumer, slot_consumer, producer, receive_enable, transmit_enable:
         the rings of the driver. consumer, receive_idle, transmit_idle: how they are.
     interrupt, dropped, refused, failed: pulses, as `RawReceive` and `RawTransmit` have them.
@@ -90,6 +92,10 @@ class NetworkRegisters(wiring.Component):
                 "fence_busy": In(1),
                 "fate_read": Out(FrameFate),
                 "value": In(32),
+                "answer": Out(1),
+                "address": Out(32),
+                "answered": In(1),
+                "unanswered": In(1),
                 "queue": Out(HOST_RING),
                 "slots": Out(HOST_RING),
                 "frames": Out(HOST_RING),
@@ -131,6 +137,7 @@ class NetworkRegisters(wiring.Component):
             self.settings.delayed_ack.eq(registers.network_delayed_ack.value),
             self.mac.eq(Cat(registers.network_mac_low.value, registers.network_mac_high.value)),
             self.secret.eq(Cat(secret)),
+            self.address.eq(registers.network_address.value),
             self.fate_read.eq(registers.network_frame_fate.fate),
             registers.network_frames_seen.value.eq(self.value),
             set_bits.queue.eq(self.interrupt),
@@ -179,6 +186,8 @@ class NetworkRegisters(wiring.Component):
             registers.network_sent.consumer.eq(self.consumer),
             self.receive_enable.eq(registers.network_enable.receive),
             self.transmit_enable.eq(registers.network_enable.transmit),
+            self.answer.eq(registers.network_enable.answer),
+            registers.network_status.answers.eq(self._config.answers),
             registers.network_status.receive_idle.eq(self.receive_idle),
             registers.network_status.transmit_idle.eq(self.transmit_idle),
         ]
@@ -186,6 +195,8 @@ class NetworkRegisters(wiring.Component):
     def _count(self, m: Module, registers: Any) -> None:
         for pulse, field in (
             (self.dropped, registers.network_frames_dropped.value),
+            (self.answered, registers.network_answered.value),
+            (self.unanswered, registers.network_unanswered.value),
             (self.refused, registers.network_faults.refused),
             (self.failed, registers.network_faults.failed),
         ):

@@ -1,4 +1,4 @@
-"""Keeps frames of the driver behind what it was told before."""
+"""Keeps frames of the driver until it has been told what came before them."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring

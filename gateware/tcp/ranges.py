@@ -37,9 +37,9 @@ def no_ranges(count: int = RANGES) -> dict[str, object]:
 
 
 class Ranges(wiring.Component):
-    """Adds the octets [first, end) to those received: moves RCV.NXT, or adds and joins ranges.
+    """Adds the bytes [first, end) to those received: moves RCV.NXT, or adds and joins ranges.
 
-    Ranges that the new octets overlap or touch become one with them. If that begins at or before
+    Ranges that the new bytes overlap or touch become one with them. If that begins at or before
     `following`, RCV.NXT moves to its end; otherwise it is the first range, and the others follow in
     their order: the order of SACK blocks (RFC 2018, 4). What would need a range too many is not
     taken (RFC 2018, 8 allows it), nor is what ends at or before `following`: then nothing changes.
@@ -56,9 +56,9 @@ class Ranges(wiring.Component):
 
     Members
     -------
-    following: RCV.NXT. first, end: of the new octets. ranges: those of the connection. adds: there
-        are new octets; without it nothing changes, and `first` and `end` mean nothing.
-    following_after, ranges_after: the same with the new octets. taken: whether they are kept.
+    following: RCV.NXT. first, end: of the new bytes. ranges: those of the connection. adds: there
+        are new bytes; without it nothing changes, and `first` and `end` mean nothing.
+    following_after, ranges_after: the same with the new bytes. taken: whether they are kept.
     """
 
     def __init__(self, bits: int = SEQUENCE_BITS, count: int = RANGES):
@@ -86,7 +86,7 @@ class Ranges(wiring.Component):
 
         order, used = self.ranges.order, self.ranges.used
 
-        # First cycle: the comparisons; which places hold ranges. All that touch the new octets are
+        # First cycle: the comparisons; which places hold ranges. All that touch the new bytes are
         # disjoint, so at most one of them begins before these, and at most one ends after them.
         useful, in_order = Signal(), Signal()
         touches, begins_before, ends_after, held = (Signal(count) for _ in range(4))
@@ -104,7 +104,7 @@ class Ranges(wiring.Component):
                 held[number].eq(Cat(holds).any()),
             ]
 
-        # Second cycle: what the new octets become one with; which ranges stay, in their order.
+        # Second cycle: what the new bytes become one with; which ranges stay, in their order.
         joined = Signal.like(self.ranges.list[0])
         joined_end = Signal.like(end)
         stays = Signal(count)

@@ -1,4 +1,4 @@
-"""From records of frames to octets in memory that may be acknowledged: the receiving side."""
+"""From records of frames to bytes in memory that may be acknowledged: the receiving side."""
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -26,7 +26,7 @@ class ReceivePath(wiring.Component):
 
     Parameters
     ----------
-    connections: 2 to 256. mtu: octets of the longest IP packet.
+    connections: 2 to 256. mtu: bytes of the longest IP packet.
 
     Members
     -------

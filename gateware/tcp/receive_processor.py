@@ -83,11 +83,11 @@ class ReceiveProcessor(wiring.Component):
 
     Parameters
     ----------
-    connections: 2 to 256. mtu: octets of the longest IP packet.
+    connections: 2 to 256. mtu: bytes of the longest IP packet.
 
     Members
     -------
-    segment, release, command: as said. A release is of octets that were stored; after a BEGIN the
+    segment, release, command: as said. A release is of bytes that were stored; after a BEGIN the
         connection is what it says, and nothing of an earlier one is under way.
     limits_write, limits_connection, limits: writes what the sending side knows, at any time; those
         of another connection come 2 cycles later at the earliest. It counts 2 cycles later.

@@ -14,15 +14,15 @@ from stagecoach.gateware.tcp.layouts import NoteLayout, receive_job, settle_note
 class ReceiveRing(wiring.Component):
     """Carries out jobs in order, each with the next frame if it has one.
 
-    The octets of a job are turned to the lanes of their address and written by one command, or by
+    The bytes of a job are turned to the lanes of their address and written by one command, or by
     two if the end of the ring is among them; all other words of the frame are dropped. A frame that
     is `raw` leaves as it came. The note of a job leaves when the job is taken, with the number of
     its commands: `done` of `write` belongs to the notes in order.
 
-    One word per cycle; a frame costs its words, and one cycle more if its octets fill a word more
+    One word per cycle; a frame costs its words, and one cycle more if its bytes fill a word more
     in memory than in the frame, or if none of its words stands before them. A job without a frame
     costs nothing: it is taken while words of the frame before it move. From a job with a frame to
-    its write command 1 cycle; from the first word with octets to its word in memory 2, or 3 if it
+    its write command 1 cycle; from the first word with bytes to its word in memory 2, or 3 if it
     has to be joined with the next one.
 
     While memory, `note` or `raw` is not taken, the frame waits where it is, and all others after
@@ -34,9 +34,9 @@ class ReceiveRing(wiring.Component):
 
     Members
     -------
-    job, frames: as said; a frame has all octets that its job names. write: of memory; `done` and
+    job, frames: as said; a frame has all bytes that its job names. write: of memory; `done` and
     `error` are for others. note: to `Settle`. raw: frames for the driver, the
-    first word with the octets of the whole frame.
+    first word with the bytes of the whole frame.
     """
 
     def __init__(self, connections: int = 64, note: NoteLayout = settle_note):
@@ -73,12 +73,12 @@ class ReceiveRing(wiring.Component):
         with m.If(self.note.ready):
             m.d.sync += self.note.valid.eq(0)
 
-        # What is to be done with the frame. Octets that move to higher lanes fill a word of memory
+        # What is to be done with the frame. Bytes that move to higher lanes fill a word of memory
         # with each word of the frame; if they move to lower lanes, the first word fills none.
         lane, target = job.skip[:3], job.address[:3]
         reads, fills = Signal(OCTETS_BITS - 2), Signal(OCTETS_BITS - 2)
-        skips = Signal(OCTETS_BITS - 3)  # words before the first one with octets
-        left = Signal.like(reads)  # words with octets
+        skips = Signal(OCTETS_BITS - 3)  # words before the first one with bytes
+        left = Signal.like(reads)  # words with bytes
         rotation = Signal(3)
         primes = Signal()  # the next word of the frame fills none
         flushes = Signal()  # what is left of the last word fills another one
@@ -86,7 +86,7 @@ class ReceiveRing(wiring.Component):
         octets = Signal(OCTETS_BITS)  # of a raw frame
         writes = Signal()
         begin = Signal()
-        header = Signal()  # the first word of the frame has no octets that are written
+        header = Signal()  # the first word of the frame has no bytes that are written
         m.d.comb += [
             writes.eq(~job.raw & (job.octets != 0)),
             reads.eq((lane + job.octets + 7)[3:]),
@@ -102,7 +102,7 @@ class ReceiveRing(wiring.Component):
                 self.note.p.note.eq(job.note),
             ]
 
-        # Words with octets, turned; and how they fill words of memory.
+        # Words with bytes, turned; and how they fill words of memory.
         turned, previous = Signal(64), Signal(64)
         from_previous = Signal(8)  # lanes
         filled, last = Signal(), Signal()
@@ -128,7 +128,7 @@ class ReceiveRing(wiring.Component):
             with m.If(~primes):
                 m.d.sync += fills_left.eq(Mux(fills_left == 1, fills_rest, fills_left - 1))
 
-        ended = Signal()  # the last word with octets was the last of the frame
+        ended = Signal()  # the last word with bytes was the last of the frame
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # the next job, and a word of its frame that is dropped
                 dropped = frames.valid & header
@@ -161,13 +161,13 @@ class ReceiveRing(wiring.Component):
                             m.next = "MOVE"
                     with m.Elif(~(dropped & frames.p.last)):
                         m.next = "DROP"
-            with m.State("SKIP"):  # words before those with octets
+            with m.State("SKIP"):  # words before those with bytes
                 m.d.comb += frames.ready.eq(1)
                 with m.If(frames.valid):
                     m.d.sync += skips.eq(skips - 1)
                     with m.If(skips == 1):
                         m.next = "MOVE"
-            with m.State("MOVE"):  # words with octets
+            with m.State("MOVE"):  # words with bytes
                 m.d.comb += [frames.ready.eq(step), moves.eq(step & frames.valid)]
                 with m.If(moves):
                     m.d.sync += [left.eq(left - 1), ended.eq(frames.p.last)]
@@ -183,7 +183,7 @@ class ReceiveRing(wiring.Component):
                     m.next = "DROP"
                     with m.If(ended):
                         m.next = "TAKE"
-            with m.State("DROP"):  # words after those with octets
+            with m.State("DROP"):  # words after those with bytes
                 m.d.comb += frames.ready.eq(1)
                 with m.If(frames.valid & frames.p.last):
                     m.next = "TAKE"

@@ -6,7 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
-from stagecoach.gateware.ethernet.layouts import RAW_WORD, AxiStreamSignature, FrameFate
+from stagecoach.gateware.ethernet.layouts import (
+    RAW_WORD,
+    AnswersSignature,
+    AxiStreamSignature,
+    FrameFate,
+)
 from stagecoach.gateware.host_memory import ReadClient, WriteClient
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.layouts import MpaLayouts
@@ -48,12 +53,12 @@ class ReceiveSide(wiring.Component):
     `llp_event`, frames wait in the store, and are FULL when that has no room. Requests of the
     device wait for the answers of memory and for `llp_answer`, and for nothing of the wire.
 
-    From the last word of a frame of 1,500 octets to RX_AVAILABLE at most 230 cycles, beside what
+    From the last word of a frame of 1,500 bytes to RX_AVAILABLE at most 230 cycles, beside what
     memory takes. A frame without payload every 10 cycles: the shortest ones come in 10.5.
 
     Parameters
     ----------
-    config: sizes of the device: as many connections as QPs. mtu: octets of the longest IP packet.
+    config: sizes of the device: as many connections as QPs. mtu: bytes of the longest IP packet.
     store_octets: of `ReceiveFront`.
 
     Members
@@ -65,7 +70,7 @@ class ReceiveSide(wiring.Component):
     release: of the driver.
     sender: of `LlpEvents`. attachment: of it, and of `LlpReceive`, which has it when it is offered.
     llp_event, llp_request, llp_answer, llp_release: of the LLP port.
-    read, failed: of `LlpReceive`.
+    read, failed: of `LlpReceive`. answers: of `ReceiveFront`, if the device is to have them.
     begun, begun_edge: a pulse, all have taken the note of a connection that begins; and the right
         edge of its window.
     received, received_connection: a pulse, a segment of a connection is done, one of SEGMENT, too.
@@ -115,6 +120,7 @@ class ReceiveSide(wiring.Component):
                 "received_connection": Out(bits),
                 "began": Out(RECEIVE_PLACES),
                 "ended": Out(RECEIVE_PLACES),
+                **({"answers": In(AnswersSignature())} if config.answers else {}),
             }
         )
 
@@ -122,7 +128,9 @@ class ReceiveSide(wiring.Component):
         m = Module()
         config, bits = self._config, self._config.qp_bits
         slots_bits = SLOTS_BITS + (config.qps > MANY_CONNECTIONS)
-        m.submodules.front = front = ReceiveFront(self._mtu, self._store_octets)
+        m.submodules.front = front = ReceiveFront(
+            self._mtu, self._store_octets, answers=config.answers
+        )
         m.submodules.counters = counters = FrameCounters()
         m.submodules.demultiplexer = demultiplexer = Demultiplexer(config.qps, slots_bits)
         m.submodules.path = path = ReceivePath(config.qps, self._mtu)
@@ -161,6 +169,7 @@ class ReceiveSide(wiring.Component):
             (self.llp_release, llp_receive.release),
             (self.read, llp_receive.read),
             (self.failed, llp_receive.failed),
+            *([(self.answers, front.answers)] if config.answers else []),
         ):
             wiring.connect(m, wiring.flipped(port), inner)
         segment = demultiplexer.o

@@ -1,4 +1,4 @@
-"""What is read out of a ring: the octets of each read leave packed, from lane 0 on."""
+"""What is read out of a ring: the bytes of each read leave packed, from lane 0 on."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -19,7 +19,7 @@ def ring_read(tag_bits: int) -> data.StructLayout:
     """Return the layout of a read of a ring.
 
     `octets` from `address` on, the last `wrapped` of them from the beginning of the `ring` instead,
-    fewer than all. inline: nothing is read, and all octets are 0. tag: goes along.
+    fewer than all. inline: nothing is read, and all bytes are 0. tag: goes along.
     """
     return data.StructLayout(
         {
@@ -39,15 +39,15 @@ def ring_beat(tag_bits: int) -> data.StructLayout:
 
 
 class RingGather(wiring.Component):
-    """Reads octets of rings, in order, by one command each, or two where the ring ends.
+    """Reads bytes of rings, in order, by one command each, or two where the ring ends.
 
-    Rings begin and end at a multiple of 8: from the second command on, octets are in the lanes in
+    Rings begin and end at a multiple of 8: from the second command on, bytes are in the lanes in
     which they would be without the end. So each read has one rotation, and `Gather`, which takes
     pieces of any address, is twice as large.
 
-    The octets of a read leave `o` from lane 0 on; lanes after the last one mean nothing. The last
+    The bytes of a read leave `o` from lane 0 on; lanes after the last one mean nothing. The last
     beat has `error` if any of its words had. A read in each cycle, or two with two commands; 1
-    cycle from a read to its command. One word per cycle, and one cycle more if the octets of the
+    cycle from a read to its command. One word per cycle, and one cycle more if the bytes of the
     last word fill two beats; 2 cycles from a word to its beat. Commands go out for `reads` reads
     ahead of the one whose words come. If `o` is not taken, words wait in the read engine; while
     that takes no command, or answers nothing, reads wait. No counter wraps.
@@ -117,12 +117,12 @@ class RingGather(wiring.Component):
     def _pack(self, m: Module, plans: StreamFifo) -> None:
         """Rotate each word, and join it with what is left of the one before."""
         plan, words, o = plans.o.p, self.read.data, self.o
-        # The read under way: its octets are whole beats and some more. Octets of a beat that stand
+        # The read under way: its bytes are whole beats and some more. Bytes of a beat that stand
         # in one word are `held` when that is followed by another one.
         active = Signal()
         lane, some = Signal(WORD_BITS), Signal(WORD_BITS)
         beats = Signal(OCTETS_BITS - WORD_BITS)
-        none, one = Signal(), Signal()  # of them; of the octets that are left
+        none, one = Signal(), Signal()  # of them; of the bytes that are left
         inline, tag = Signal(), Signal(self._tag_bits)
         fits = Signal()  # what is more stands in the lanes that are held
         held, flushes = Signal(), Signal()  # some are; and they are all that is left
@@ -162,7 +162,7 @@ class RingGather(wiring.Component):
         # The word, rotated, and what becomes of it.
         rotated, rest = Signal(64), Signal(64)
         kept = Signal(WORD_OCTETS)  # lanes that the word before fills
-        beat = Signal(o.p.shape())  # but for its octets of memory
+        beat = Signal(o.p.shape())  # but for its bytes of memory
         comes, given = Signal(), Signal()  # a word, or what was held; with a beat
         error = Signal()
         m.d.comb += error.eq(failed | (words.p.error & ~flushes & ~inline))

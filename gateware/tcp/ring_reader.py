@@ -40,7 +40,7 @@ class RingReader(wiring.Component):
     """Passes jobs on, in order; those of the ring when their payload is on the chip, with its sum.
 
     A segment of the ring is read when all of it is stored there: by one command, or two if the end
-    of the ring is among its octets. Commands go out up to 8 jobs ahead, as long as words find room
+    of the ring is among its bytes. Commands go out up to 8 jobs ahead, as long as words find room
     in the read engine. If memory reports an error, the job and its words are dropped, and `failed`
     says whose they were, in its place in the order. The job of a segment that will never be stored
     is dropped: who keeps the ring has told of that.
@@ -54,7 +54,7 @@ class RingReader(wiring.Component):
 
     Parameters
     ----------
-    config: sizes of the device: as many connections as it has QPs. mtu: octets of the longest IP
+    config: sizes of the device: as many connections as it has QPs. mtu: bytes of the longest IP
         packet.
 
     Members
@@ -62,7 +62,7 @@ class RingReader(wiring.Component):
     write, connection, ring: a pulse, 3 cycles after the one before at the earliest, a connection
         has that ring; no job of it waits then.
     job: segments. o: the same, to the builder. words: the payload of those of the ring, from lane 0
-        on; lanes after the last octet mean nothing.
+        on; lanes after the last byte mean nothing.
     queued: a pulse, a job that was taken from `job` begins to wait for what is read for it, or for
         those before it. left: a pulse, it does not any more: it is passed on, or has failed.
     connection_read, stored, lost, known: of `TransmitRing`. read: of memory. failed: connections.

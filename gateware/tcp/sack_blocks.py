@@ -22,11 +22,11 @@ _HALF = RANGES // 2
 MOST_OCTETS = _PADDING_OCTETS + _LENGTH_OCTETS + RANGES * BLOCK_OCTETS
 
 _HEAD_SUM = (NO_OPERATION << 8 | NO_OPERATION) + (SACK << 8)
-"""Of the octets before the blocks, but for the length."""
+"""Of the bytes before the blocks, but for the length."""
 
 
 class SackBlocks(wiring.Component):
-    """Asks for the ranges of a connection, and gives them as octets of a header, and their sum.
+    """Asks for the ranges of a connection, and gives them as bytes of a header, and their sum.
 
     3 cycles after `begin` `done` is high if there are no ranges. Otherwise it asks from the second
     cycle after `begin` on, and `done` is high 11 cycles after `ask` was taken, or 5 if they may not
@@ -135,7 +135,7 @@ class SackBlocks(wiring.Component):
             with m.State("FOLD"):  # the sum
                 m.d.sync += [once.eq(folded(total)), number.eq(0)]
                 m.next = "SAY"
-            with m.State("SAY"):  # it, and how many octets
+            with m.State("SAY"):  # it, and how many bytes
                 m.d.sync += [
                     self.sum.eq(folded(once)),
                     self.octets.eq(_LENGTH_OCTETS + _PADDING_OCTETS + (ranges.used << 3)),

@@ -26,7 +26,7 @@ SEGMENTS = data.StructLayout(
 
 first: place of the oldest segment that is not acknowledged whole. current: of the one that SND.NXT
 is in. head: the place after the last one. first_start, current_start: numbers of their first
-octets; of `head`, that is the number after all that was queued.
+bytes; of `head`, that is the number after all that was queued.
 """
 
 _ENTRY = data.StructLayout({"octets": OCTETS_BITS, "whole": 1})
@@ -44,18 +44,18 @@ class SegmentOperation(enum.Enum, shape=2):
 class SegmentList(wiring.Component):
     """Keeps where segments begin and end, so that one that is sent again is the same one.
 
-    Octets that are appended become a segment. An FPDU joins the last one instead if that consists
-    of FPDUs, nothing of it was sent, and both fit in `most` octets: each FPDU begins a segment, or
+    Bytes that are appended become a segment. An FPDU joins the last one instead if that consists
+    of FPDUs, nothing of it was sent, and both fit in `most` bytes: each FPDU begins a segment, or
     follows another one in it (RFC 5044, 5). An acknowledgment frees two segments at most; `more`
     says that it may be for others, which the caller frees before he sends.
 
-    What is sent is the rest of a segment, or its next `most` octets: SND.NXT and SND.UNA may be
+    What is sent is the rest of a segment, or its next `most` bytes: SND.NXT and SND.UNA may be
     anywhere in it. A caller that sends fewer than those keeps `segments` as they were.
 
     The caller holds all inputs for four cycles, `most` from the second one on, `number` and `end`
     in the first one; the outputs are good in the fourth one, and as long as the inputs stay. In a
     cycle in which they are good he says `take`: then what is appended is kept. No handshake,
-    nothing waits. He appends only while there are `free` places, at least one octet; he
+    nothing waits. He appends only while there are `free` places, at least one byte; he
     sends, and sends again, from within the segment, or from its end only if that is the head.
     Numbers are modulo 2^32, places modulo 128.
 
@@ -66,10 +66,10 @@ class SegmentList(wiring.Component):
     Members
     -------
     operation: what happened. connection: to which one. take: as said. number: of the operation.
-        end: the number after all that was queued before. octets, whole: of APPEND. most: octets
+        end: the number after all that was queued before. octets, whole: of APPEND. most: bytes
         that a segment may have, at least 1.
     segments: the list of the connection as it was.
-    segments_after: as it is then. sent: octets that are sent, 0 if none wait. more: as said.
+    segments_after: as it is then. sent: bytes that are sent, 0 if none wait. more: as said.
         free: places after it.
     """
 
@@ -114,7 +114,7 @@ class SegmentList(wiring.Component):
         ]
 
         # First cycle: the place of the segment, and how far `number` is from its start; of APPEND
-        # how many octets were never sent. And how many segments there are, and before the current
+        # how many bytes were never sent. And how many segments there are, and before the current
         # one; how many places are free.
         place = Signal(PLACES_BITS)  # of the last segment, of the current or the first one
         following = Signal(PLACES_BITS)  # the next one

@@ -36,7 +36,7 @@ class SegmentStore(wiring.Component):
     of a lane that was not attached all the while is taken and forgotten. `fpdu` says each that is
     kept, and each end of a connection without one. Then its words are in the store: all FPDUs leave
     by `ring`, in order; by `segment`, in order as well, those whose `fate` is to be sent. The
-    caller gives the fate of each FPDU that has octets, once.
+    caller gives the fate of each FPDU that has bytes, once.
 
     One word per cycle, in and at each reader; at `segment` an FPDU costs a cycle more, one that is
     not sent costs one alone. The record is at `fpdu` 5 cycles after the last beat, the first word
@@ -48,12 +48,12 @@ class SegmentStore(wiring.Component):
     Parameters
     ----------
     config: sizes of the device: a lane for each of its QPs, and as many connections.
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------
     tx: of the LLP port, in words. attach, attachment: a pulse, a lane is attached or detached.
-    fpdu, fate, ring, segment: as said; lanes after the last octet mean nothing.
+    fpdu, fate, ring, segment: as said; lanes after the last byte mean nothing.
     queued: a pulse, a record begins to wait for `fpdu`: 4 cycles after the last beat.
     """
 

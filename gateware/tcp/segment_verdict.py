@@ -19,7 +19,7 @@ class SegmentVerdict(wiring.Component):
     `segment` is there from the first cycle on, all other inputs from the third one on; they stay.
     `first` and `end` are good from the fifth one on, `fin` and `fin_known` from the seventh one on,
     the others from the sixth one on. Nothing waits. Numbers are compared modulo 2^32; windows have
-    at most 2^30 octets.
+    at most 2^30 bytes.
 
     Members
     -------

@@ -17,25 +17,25 @@ class SendMode(enum.Enum, shape=2):
 
 
 class SendWindow(wiring.Component):
-    """Decides how many octets a segment has, and whether it is sent.
+    """Decides how many bytes a segment has, and whether it is sent.
 
     New data is sent if its segment fits in the windows, or if half of the peer's largest window
-    does. FIN goes with the last octets, or alone; congestion control does not count it, the peer's
-    window does. A probe is sent if the peer's window has room for an octet.
+    does. FIN goes with the last bytes, or alone; congestion control does not count it, the peer's
+    window does. A probe is sent if the peer's window has room for a byte.
 
     The caller holds all inputs for five cycles, `full` counts in the fourth one alone; the outputs
     are good in the sixth one, and stay as long as the inputs do. No handshake. Numbers are compared
-    modulo 2^32; windows have at most 2^31 - 1 octets.
+    modulo 2^32; windows have at most 2^31 - 1 bytes.
 
     Members
     -------
     mode: as said. una, number, highest, end: SND.UNA, where the segment begins, the number after
         all that was sent, and after all that was queued. closing: FIN follows it. limit, window,
-        max_window: octets that may be outstanding, SND.WND, and the largest there was.
-        full: octets of the whole segment. held: of new data, not without another one after it.
-    sends: it is sent. octets: of it. fin: with FIN. whole: no octet of the segment is left out.
+        max_window: bytes that may be outstanding, SND.WND, and the largest there was.
+        full: bytes of the whole segment. held: of new data, not without another one after it.
+    sends: it is sent. octets: of it. fin: with FIN. whole: no byte of the segment is left out.
         last: nor is there one after it. following: the number after it. advances: that is after
-        `highest`. some, one: octets wait from `number` on, and exactly one does.
+        `highest`. some, one: bytes wait from `number` on, and exactly one does.
     """
 
     mode: In(SendMode)
@@ -77,7 +77,7 @@ class SendWindow(wiring.Component):
         # Second cycle: what is left of the windows, below 0 if they shrank.
         usable, opened = Signal(33), Signal(33)
         m.d.sync += [usable.eq(allowed - flight), opened.eq(self.window - flight)]
-        # Third cycle: as numbers of octets of a segment, or one that is larger than those.
+        # Third cycle: as numbers of bytes of a segment, or one that is larger than those.
         usable_octets, opened_octets, waiting_octets, sent_octets = (
             Signal(OCTETS_BITS + 1) for _ in range(4)
         )
@@ -127,5 +127,5 @@ class SendWindow(wiring.Component):
 
 
 def _bounded(value: Value) -> Value:
-    """Return the octets, with 2^14 for all that are more."""
+    """Return the bytes, with 2^14 for all that are more."""
     return Mux(value[OCTETS_BITS:].any(), 1 << OCTETS_BITS, value[:OCTETS_BITS])

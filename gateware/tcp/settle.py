@@ -14,7 +14,7 @@ from stagecoach.gateware.tcp.layouts import (
 )
 
 NOTES = 32
-"""That wait for memory: with frames of 1,500 octets it answers 6,000 cycles later at most."""
+"""That wait for memory: with frames of 1,500 bytes it answers 6,000 cycles later at most."""
 
 ANSWERS = 2 * (NOTES + 4)
 """Of commands that have a note here or on its way here; a note has two of them at most."""

@@ -23,7 +23,7 @@ assert GRANTED_SEGMENTS == RESERVED_PLACES // 2 - 1
 class TransmitGrant(wiring.Component):
     """Decides whether the LLP is granted more: what fits in the ring, and in the places reserved.
 
-    Octets that were granted stay so. They grow by the longest segment at least. The outputs are
+    Bytes that were granted stay so. They grow by the longest segment at least. The outputs are
     good four cycles after the inputs, five after `emss`; `crowded`, and what it means for `due`, a
     cycle after `free`. No handshake. Numbers are modulo 2^32.
 

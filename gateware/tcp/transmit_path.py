@@ -52,7 +52,7 @@ class TransmitPath(wiring.Component):
     Parameters
     ----------
     config: sizes of the device: a lane for each of its QPs, and as many connections.
-    mtu: octets of the longest IP packet.
+    mtu: bytes of the longest IP packet.
 
     Members
     -------

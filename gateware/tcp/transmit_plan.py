@@ -38,7 +38,7 @@ TO_DO = data.StructLayout(
 )
 """What an event asks for, in this order.
 
-stores: octets go to the ring; drops: but they are not taken. works: congestion control, the
+stores: bytes go to the ring; drops: but they are not taken. works: congestion control, the
 timeout, the list or the grant have to say something. newer: SND.UNA moves; duplicates: a duplicate
 ACK; samples: a round trip was measured; unbacks: the back-off of the timeout ends. shrinks: cwnd is
 that of a restart. arms: the retransmission timer begins anew. resends: the first segment goes

@@ -19,12 +19,12 @@ from stagecoach.gateware.tcp.settle import Settle
 
 
 class TransmitRing(wiring.Component):
-    """Carries out jobs in order: octet s of a connection goes to its ring at s modulo the size.
+    """Carries out jobs in order: byte s of a connection goes to its ring at s modulo the size.
 
-    An FPDU is written by one command, or by two if the end of the ring is among its octets. When
+    An FPDU is written by one command, or by two if the end of the ring is among its bytes. When
     memory has answered for it, and for all before it, the number after it is what is stored of the
-    connection; so it is when octets that are in the ring already are told of. The caller guarantees
-    that a number follows those of the job before, and that all octets from SND.UNA on fit in the
+    connection; so it is when bytes that are in the ring already are told of. The caller guarantees
+    that a number follows those of the job before, and that all bytes from SND.UNA on fit in the
     ring: then none is written over before it was acknowledged.
 
     From the job of a connection that begins until that is in the order of the numbers, its stored
@@ -86,7 +86,7 @@ class TransmitRing(wiring.Component):
 
         begins, begun, tells = Signal(), Signal(), Signal()
         note = settle.o.p.note
-        following = Signal(32)  # the number after the octets
+        following = Signal(32)  # the number after the bytes
         place = Signal(RING_MOST_BITS)
         address = Signal(RING_ADDRESS_BITS)
         wrapped = Signal(OCTETS_BITS)
@@ -127,7 +127,7 @@ class TransmitRing(wiring.Component):
                 ]
                 with m.If(self.job.valid):
                     m.next = "PLACE"
-            with m.State("PLACE"):  # of its octets, and how many are after the end of the ring
+            with m.State("PLACE"):  # of its bytes, and how many are after the end of the ring
                 after = following & mask
                 m.d.sync += [
                     address.eq(job.ring + place),

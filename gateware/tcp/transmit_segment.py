@@ -1,4 +1,4 @@
-"""The segment that is sent: which octets it has, and whether it goes."""
+"""The segment that is sent: which bytes it has, and whether it goes."""
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -36,12 +36,12 @@ class TransmitSegment(wiring.Component):
     Members
     -------
     connection, state: of the event. work: what it asks for. operation, number, take: of
-        `SegmentList`. octets: that are appended. of_fpdu: they are the `fpdu`. limit: octets that
-        may be outstanding. crowded, outstanding: as said. bare: one octet is sent, or FIN alone,
+        `SegmentList`. octets: that are appended. of_fpdu: they are the `fpdu`. limit: bytes that
+        may be outstanding. crowded, outstanding: as said. bare: one byte is sent, or FIN alone,
         whatever the window is. answers: a segment without data is. stored: its payload is in the
         store.
     segments_after, more, free: of `SegmentList`. job: the segment. fpdu_alone: it is the FPDU.
-        sent: octets of it. sends, whole, following, advances: as those of `SendWindow`. ends:
+        sent: bytes of it. sends, whole, following, advances: as those of `SendWindow`. ends:
         nothing waits after it.
     """
 

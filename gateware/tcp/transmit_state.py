@@ -46,11 +46,11 @@ NUMBERS = data.StructLayout(
 """Numbers of what is sent, times, sizes, and flags.
 
 una, next, max: SND.UNA, SND.NXT, and the number after all that was sent; our FIN counts. end: after
-all octets that were queued. granted: the LLP may send up to there. base: number of its position 0.
-sent_at: time of the last segment with data. since: of the last progress. emss: octets of the
+all bytes that were queued. granted: the LLP may send up to there. base: number of its position 0.
+sent_at: time of the last segment with data. since: of the last progress. emss: bytes of the
 longest segment. size: of the ring, as in `receive_command`. retries: retransmissions
 since then, R1 stands for all that are more. unacknowledged: a segment of the peer is. closing: FIN
-follows `end`. passive: the peer's FIN was there before. probed: the octet at SND.UNA was sent by
+follows `end`. passive: the peer's FIN was there before. probed: the byte at SND.UNA was sent by
 the persist timer. persists: `resend` is that timer. visiting: the connection is in the queue of
 visits.
 """

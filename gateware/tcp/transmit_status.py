@@ -17,7 +17,7 @@ class TransmitStatus(wiring.Component):
     Members
     -------
     now: microseconds. state: of the connection.
-    outstanding: SND.UNA is before SND.MAX. newest: SND.NXT is SND.MAX. waits: octets, or our FIN,
+    outstanding: SND.UNA is before SND.MAX. newest: SND.NXT is SND.MAX. waits: bytes, or our FIN,
         follow SND.NXT. expiry: the timeout from now on. quiet: nothing with data was sent for
         longer than that.
     """

@@ -77,7 +77,7 @@ class Bursts:
         window.write("sdram_dfii_control", SEL)
 
     def write(self, place: Place, octets: bytes) -> None:
-        """Write a burst: octet n belongs to lane n mod `LANES`."""
+        """Write a burst: byte n belongs to lane n mod `LANES`."""
         if len(octets) != BURST_OCTETS:
             raise ValueError(f"{len(octets)} octets of a burst; allowed: {BURST_OCTETS}")
         for phase in range(SETTINGS["nphases"]):

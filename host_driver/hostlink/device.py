@@ -28,7 +28,7 @@ _PAYLOADS: dict[Kind, Container[int]] = {
     Kind.LLP_RELEASE: (6,),
     Kind.LLP_EVENTS_TAKEN: (1,),
 }
-"""Octets that the payload of a message of the device has."""
+"""Bytes that the payload of a message of the device has."""
 
 
 def _address(kind: int, field: bytes) -> int:

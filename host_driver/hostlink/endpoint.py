@@ -1,6 +1,6 @@
 """One end of the host link: numbers messages, repeats them, and takes them in order.
 
-It makes no input or output of its own: octets and the time are handed to it. The device is the
+It makes no input or output of its own: bytes and the time are handed to it. The device is the
 other end; two of these also work against each other.
 """
 
@@ -81,7 +81,7 @@ class Endpoint:
         return not self._waiting and not self._sent
 
     def input(self, octets: bytes, now: float) -> list[Message]:
-        """Takes octets of the line; returns the messages that came, in order."""
+        """Takes bytes of the line; returns the messages that came, in order."""
         self.counters.octets_received += len(octets)
         messages: list[Message] = []
         for frame in self._deframer.take(octets):
@@ -129,7 +129,7 @@ class Endpoint:
         self._repeated = now
 
     def output(self, now: float) -> bytes:
-        """Octets for the line, which are due now."""
+        """Bytes for the line, which are due now."""
         if self._sent and now - self._repeated >= self._patience * self._retry_seconds:
             self._repeat(now)
             self._patience = min(2 * self._patience, LONGEST_RETRY)

@@ -1,4 +1,4 @@
-"""Frames of the host link, to and from octets of the line."""
+"""Frames of the host link, to and from bytes of the line."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class Frame:
     payload: bytes = b""
 
     def pack(self) -> bytes:
-        """The octets of the line, with the flag after them."""
+        """The bytes of the line, with the flag after them."""
         octets = bytes([self.kind, self.number, self.acknowledge]) + self.payload
         octets += crc32c(octets).to_bytes(CRC_OCTETS, "little")
         octets = octets.replace(_ESCAPE, _ESCAPED_ESCAPE).replace(_FLAG, _ESCAPED_FLAG)
@@ -42,7 +42,7 @@ def parse(octets: bytes) -> Frame | None:
     """The frame of what stood between two flags; `None` if it is broken."""
     if ESCAPE in octets:
         parts = octets.split(_ESCAPE)
-        if not all(parts[1:]):  # something else than an octet follows
+        if not all(parts[1:]):  # something else than a byte follows
             return None
         octets = parts[0] + b"".join(
             bytes([part[0] ^ ESCAPE_CHANGE]) + part[1:] for part in parts[1:]
@@ -56,10 +56,10 @@ def parse(octets: bytes) -> Frame | None:
 
 
 class Deframer:
-    """Cuts the octets of a line at the flags."""
+    """Cuts the bytes of a line at the flags."""
 
     LONGEST = 2 * MOST_OCTETS
-    """Octets between two flags, escapes included; longer ones are no frame."""
+    """Bytes between two flags, escapes included; longer ones are no frame."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -14,10 +14,10 @@ from stagecoach.hw.interface.hostlink import EVENTS, SEND_CLOSE, SEND_LAST
 from stagecoach.hw.interface.llp import CLOSE_OCTETS, LlpEventKind
 
 RECEIVE_OCTETS = 1 << 20
-"""Octets that are kept for the device, of a connection."""
+"""Bytes that are kept for the device, of a connection."""
 
 TRANSMIT_OCTETS = 256 << 10
-"""The window: octets that the socket has not taken, of a connection."""
+"""The window: bytes that the socket has not taken, of a connection."""
 
 WINDOW_STEP = TRANSMIT_OCTETS // 8
 LINGER_SECONDS = 2.0
@@ -30,7 +30,7 @@ Done = Callable[[bool], None]
 
 @dataclass
 class _Connection:
-    """One attached socket. Positions count all octets; messages carry their low 32 bits."""
+    """One attached socket. Positions count all bytes; messages carry their low 32 bits."""
 
     socket: socket.socket
     stream: int
@@ -132,7 +132,7 @@ class KernelLlp:
     # What the device says
 
     def take_send(self, number: int, octets: bytes, flags: int) -> None:
-        """A part of an FPDU. Raises `TransportError` for octets that the window does not allow."""
+        """A part of an FPDU. Raises `TransportError` for bytes that the window does not allow."""
         connection = self._connections.get(number)
         if connection is None:
             return
@@ -158,7 +158,7 @@ class KernelLlp:
         self._flush(number)
 
     def answer_request(self, number: int, position: int, octets: int) -> bytes:
-        """Received octets, in whole words; zero where the connection has none."""
+        """Received bytes, in whole words; zero where the connection has none."""
         connection = self._connections.get(number)
         data = b""
         if connection is not None:
@@ -167,7 +167,7 @@ class KernelLlp:
         return data + bytes(-(-octets // 8) * 8 - len(data))
 
     def take_release(self, number: int, position: int) -> None:
-        """Received octets before a position may be forgotten."""
+        """Received bytes before a position may be forgotten."""
         connection = self._connections.get(number)
         if connection is None:
             return
@@ -328,7 +328,7 @@ class KernelLlp:
             self._selector.unregister(connection.socket)
         with contextlib.suppress(OSError):
             connection.socket.shutdown(socket.SHUT_WR)
-        # Closing with unread octets would reset the connection, and might cost the peer what it
+        # Closing with unread bytes would reset the connection, and might cost the peer what it
         # has not read.
         self._lingering.append((connection.socket, time.monotonic() + LINGER_SECONDS))
         del self._connections[number]

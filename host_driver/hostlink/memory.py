@@ -1,4 +1,4 @@
-"""Host memory as a device at a link may reach it: the mapped buffers, octet by octet."""
+"""Host memory as a device at a link may reach it: the mapped buffers, byte by byte."""
 
 import bisect
 import ctypes
@@ -15,8 +15,8 @@ WORD = 8
 class MappedMemory:
     """The buffers that were mapped, at their addresses in this process.
 
-    As an IOMMU with the granularity of an octet: reads find zero where nothing is mapped, and fail
-    if that is so of a whole word; writes fail if one octet to be written is not mapped.
+    As an IOMMU with the granularity of a byte: reads find zero where nothing is mapped, and fail
+    if that is so of a whole word; writes fail if one byte to be written is not mapped.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class MappedMemory:
                 self.unmap(address)
 
     def _find(self, address: int, octets: int) -> memoryview | None:
-        """The octets from `address` on, as one piece of a mapped buffer."""
+        """The bytes from `address` on, as one piece of a mapped buffer."""
         index = bisect.bisect_right(self._starts, address)
         while index:
             index -= 1
@@ -79,7 +79,7 @@ class MappedMemory:
         return b"".join(words)
 
     def write(self, address: int, words: bytes) -> int:
-        """Writes words with their strobes, nine octets each; returns the response of AXI.
+        """Writes words with their strobes, nine bytes each; returns the response of AXI.
 
         A word is written, or nothing of it.
         """

@@ -181,7 +181,7 @@ class SerialDevice(SocketLender):
         return octets
 
     def _read_port(self) -> bytes:
-        """Octets of a port that can be read."""
+        """Bytes of a port that can be read."""
         try:
             octets = os.read(self._port.fileno(), READ_OCTETS)
         except BlockingIOError:

@@ -26,7 +26,7 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ArpPacket:
-    """Addresses of sender and target: six octets, and IPv4."""
+    """Addresses of sender and target: six bytes, and IPv4."""
 
     operation: Operation
     sender_mac: bytes
@@ -35,7 +35,7 @@ class ArpPacket:
     target: IPv4Address
 
     def encode(self) -> bytes:
-        """28 octets."""
+        """28 bytes."""
         return _LAYOUT.pack(
             *(_ETHERNET, EtherType.IPV4, 6, 4, self.operation),
             *(self.sender_mac, self.sender.packed, self.target_mac, self.target.packed),

@@ -5,9 +5,9 @@ _MODULUS = 0xFFFF
 
 
 def checksum(*parts: bytes) -> int:
-    """The checksum of octets with their checksum field 0, and 0 of octets that hold it.
+    """The checksum of bytes with their checksum field 0, and 0 of bytes that hold it.
 
-    Every part but the last has an even number of octets; an odd last one is filled with a zero.
+    Every part but the last has an even number of bytes; an odd last one is filled with a zero.
     """
     octets = b"".join(parts)
     if len(octets) % 2:

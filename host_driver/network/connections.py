@@ -104,7 +104,7 @@ class Connections:
         self.time_wait = TimeWait(round(2 * settings.maximum_segment_lifetime * SECOND_US))
         parts = turn, settings, output
         self.engine = EngineConnections(*parts, self.paths, self.time_wait, counters)
-        self.openings = Openings(settings, output, self.engine, counters, take_early)
+        self.openings = Openings(settings, output, self.engine, counters, take_early, turn.explain)
         self._resets = RateLimit(RESETS_A_SECOND, RESETS_A_SECOND)
         self._answers = RateLimit(TIME_WAIT_ANSWERS_A_SECOND, TIME_WAIT_ANSWERS_A_SECOND)
 
@@ -147,7 +147,7 @@ class Connections:
     def receive(self, segment: Segment, mac: bytes, octets: bytes, now_us: int) -> None:
         """Take a segment to the local address; `mac` sent its frame, `octets`."""
         if segment.flags & Flag.URG:
-            self._counters["tcp_urgent"] += 1  # the octets stay in the stream
+            self._counters["tcp_urgent"] += 1  # the bytes stay in the stream
         ends = segment.destination, segment.source
         if ends in self.openings:
             self.openings.receive(ends, segment, mac, octets, now_us)

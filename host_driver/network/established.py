@@ -38,7 +38,7 @@ class Connection:
 
     Attributes
     ----------
-    mac: of the peer or its gateway. segment_size: octets of data in the longest segment.
+    mac: of the peer or its gateway. segment_size: bytes of data in the longest segment.
     fields: of its packets. shift: of the windows that it announces.
     qp: LLP connection that has its stream, if one has. soft_error: the last ICMP error that told
         of it, or that nothing is acknowledged, in words. abort_us: when it is given up that this
@@ -168,7 +168,7 @@ class EngineConnections:
             how = StreamEnd.TIMED_OUT
         self._counters[f"ended_{how.name.lower()}"] += 1
         if connection.qp is not None:
-            # Its octets ended with the FIN, whatever came then.
+            # Its bytes ended with the FIN, whatever came then.
             of_qp = StreamEnd.CLOSED if ended.peer_closed else how
             self._ends_of_qps[connection.qp] = of_qp
         if ended.closed_first:
@@ -277,7 +277,7 @@ class EngineConnections:
             info = self._port.info(connection.handle)
             match keep_alive.look(info, now_us):
                 case Step.PROBE:
-                    # The octet before SND.NXT, without data (SHLD-12): the peer has to answer.
+                    # The byte before SND.NXT, without data (SHLD-12): the peer has to answer.
                     self._counters["keep_alive_probes"] += 1
                     self._acknowledge(connection, info, advance(info.next_sent, -1))
                 case Step.GIVE_UP:

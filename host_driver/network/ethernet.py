@@ -36,7 +36,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Destination and source, six octets each; `kind` is the EtherType; the payload as it came."""
+    """Destination and source, six bytes each; `kind` is the EtherType; the payload as it came."""
 
     destination: bytes
     source: bytes
@@ -49,7 +49,7 @@ class Frame:
         return self.destination == BROADCAST
 
     def encode(self) -> bytes:
-        """The octets, padded."""
+        """The bytes, padded."""
         header = self.destination + self.source + self.kind.to_bytes(2)
         return (header + self.payload).ljust(MINIMUM_OCTETS, b"\0")
 
@@ -74,7 +74,7 @@ def decode(octets: bytes, own: bytes) -> Frame:
 
 
 def mac_text(mac: bytes) -> str:
-    """Six octets as `02:00:00:00:00:01`."""
+    """Six bytes as `02:00:00:00:00:01`."""
     return mac.hex(":")
 
 

@@ -66,7 +66,7 @@ class Handshake:
     ----------
     passive: it began with the peer's SYN (RFC 9293, MUST-11). iss: own initial sequence number.
     began_us: when the first SYN, or SYN and ACK, was sent. give_up_us: R2 (3.8.3).
-    segment_size: MSS to announce. buffer: octets that can be received. fields: of its packets.
+    segment_size: MSS to announce. buffer: bytes that can be received. fields: of its packets.
     mac: of the peer or its gateway, as soon as it was seen.
     options: the peer's, `None` before its SYN.
     """
@@ -149,7 +149,7 @@ class Handshake:
 
     @property
     def receive_window(self) -> int:
-        """Octets that are announced when the handshake is over: an active end sends an ACK."""
+        """Bytes that are announced when the handshake is over: an active end sends an ACK."""
         if self.passive:
             return self.announced
         return self.acknowledgment().window << self.shifts[1]

@@ -4,6 +4,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from ipaddress import IPv4Address
 from typing import Any
 
 from stagecoach.host_driver import network_registers as registers
@@ -21,6 +22,7 @@ from stagecoach.host_driver.network.hardware.frame_queues import (
 from stagecoach.host_driver.network.hardware.numbers import Numbers
 from stagecoach.host_driver.network.hardware.start import (
     HardwareSettings,
+    answer_requests,
     identify,
     switch_off,
     switch_on,
@@ -39,6 +41,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
     NetworkHost,
 )
 from stagecoach.hw.interface.network_entries import FrameFate, NetworkFlags, NetworkKind
@@ -64,9 +67,9 @@ class HardwarePort:
 
     Attributes
     ----------
-    mtu: octets of the longest IP packet of the device. closed: why there is no device any more, or
+    mtu: bytes of the longest IP packet of the device. closed: why there is no device any more, or
         `None`. late_notices: that were of no connection any more. lost_segments: that came before
-        their connection was established, and whose octets came too late to be stored.
+        their connection was established, and whose bytes came too late to be stored.
 
     A number of the engine is one connection's until it has ended and no LLP connection has its
     stream: so `establish` may find none free while fewer than `maximum_connections` are there.
@@ -120,6 +123,11 @@ class HardwarePort:
         """Connections that the engine keeps at once."""
         return self._connections
 
+    def answer(self, address: IPv4Address) -> bool:
+        """Have the device answer ARP and echo requests for the address; `False`: it cannot."""
+        with self._changing():
+            return answer_requests(self._commands, address)
+
     @property
     def dropped_frames(self) -> int:
         """Frames that were not kept; those of the device are counted mod 2^32."""
@@ -128,13 +136,15 @@ class HardwarePort:
 
     @property
     def frame_fates(self) -> dict[str, int]:
-        """Counts modulo 2^32, by the names of `FrameFate`."""
+        """Counts modulo 2^32, by the names of `FrameFate`, and of what the device has answered."""
         with self._changing():
             counts = {}
             for fate in FrameFate:
                 self._commands.write(registers.NETWORK_FRAME_FATE, fate=fate)
                 count = self._commands.read(registers.NETWORK_FRAMES_SEEN)["value"]
                 counts[fate.name.lower()] = count
+            counts["answered"] = self._commands.read(registers.NETWORK_ANSWERED)["value"]
+            counts["unanswered"] = self._commands.read(registers.NETWORK_UNANSWERED)["value"]
             return {name: count for name, count in counts.items() if count}
 
     def now_us(self) -> int:
@@ -144,6 +154,10 @@ class HardwarePort:
     def frame_heads(self) -> list[FrameHead]:
         """The headers of the last frames, the oldest first, as the host has them."""
         return self._host.frame_heads()
+
+    def link(self) -> Link:
+        """How the wire is, as the host has it."""
+        return self._host.link()
 
     def _require_open(self) -> None:
         if self.closed is not None:
@@ -360,19 +374,19 @@ class HardwarePort:
             yield flow
 
     def readable(self, handle: int) -> bool:
-        """Whether there are octets, or the end."""
+        """Whether there are bytes, or the end."""
         with self._flow(handle) as flow:
             if flow.ended is not None:
                 return True
             return flow.fin or (flow.unread > 0 and not flow.discards)
 
     def send(self, handle: int, octets: bytes) -> int:
-        """Write to the stream; how many octets were taken."""
+        """Write to the stream; how many bytes were taken."""
         with self._live(handle) as flow:
             return self._streams.send(flow, octets)
 
     def receive(self, handle: int, maximum: int) -> bytes:
-        """Take octets of the stream."""
+        """Take bytes of the stream."""
         with self._flow(handle) as flow:
             return self._streams.receive(flow, maximum)
 

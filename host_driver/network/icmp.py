@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from stagecoach.host_driver.network.checksum import checksum
 from stagecoach.host_driver.network.refusal import Refused
 
-# Type, code, checksum, and four octets whose meaning depends on the type.
+# Type, code, checksum, and four bytes whose meaning depends on the type.
 _HEADER = struct.Struct(">BBHHH")
 
 # Of what an error quotes: an IPv4 header, then ports and sequence number of TCP.

@@ -21,7 +21,7 @@ _DONT_FRAGMENT = 0x4000
 # More fragments, and the offset.
 _FRAGMENT = 0x3FFF
 
-# Options of one octet, and the two kinds of source route (3.1).
+# Options of one byte, and the two kinds of source route (3.1).
 _END, _NOP = 0, 1
 _SOURCE_ROUTES = (131, 137)
 
@@ -40,7 +40,7 @@ class Datagram:
     Attributes
     ----------
     protocol: a number, not only of `Protocol`. service: DSCP and ECN of one that is sent.
-    header: all octets before the payload as they came, empty in one that is sent.
+    header: all bytes before the payload as they came, empty in one that is sent.
     """
 
     source: IPv4Address

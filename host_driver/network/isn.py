@@ -32,12 +32,12 @@ class SequenceNumbers:
 
 
 def siphash(key: bytes, octets: bytes) -> int:
-    """SipHash-2-4. Raises `ValueError` for a key that has not 16 octets."""
+    """SipHash-2-4. Raises `ValueError` for a key that has not 16 bytes."""
     if len(key) != KEY_OCTETS:
         raise ValueError(f"key of {len(key)} bytes; allowed: {KEY_OCTETS}")
     first, second = struct.unpack("<2Q", key)
     v = (_V0 ^ first, _V1 ^ second, _V2 ^ first, _V3 ^ second)
-    # The last word ends with the number of octets.
+    # The last word ends with the number of bytes.
     padded = octets + bytes(-(len(octets) + 1) % 8) + bytes((len(octets) % 256,))
     for (word,) in struct.iter_unpack("<Q", padded):
         a, b, c, d = _round(*_round(*v[:3], v[3] ^ word))

@@ -292,8 +292,10 @@ class Network:
             if ping.replied_us is not None:
                 return ping.replied_us - ping.sent_us
             if next_hop in unreachable or self._service.neighbours.mac(next_hop) is None:
-                raise NoNeighbour(f"{next_hop} does not answer ARP requests")
-            raise TransportTimeout(f"{host} sent no reply in {timeout:g} s")
+                words = f"{next_hop} does not answer ARP requests"
+                raise NoNeighbour(self._turn.explain(words))
+            words = f"{host} sent no reply in {timeout:g} s"
+            raise TransportTimeout(self._turn.explain(words))
 
     def neighbours(self) -> list[Neighbour]:
         """What ARP knows."""
@@ -333,9 +335,11 @@ class Network:
         """What was counted, by name; what never happened is not there."""
         with self._turn.lock:
             fates = {f"frames_{name}": count for name, count in self._port.frame_fates.items()}
+            refused = self._port.link().refused
             return {
                 **self._service.counters,
                 **fates,
+                **{f"wire_{name}": count for name, count in refused.items()},
                 "frames_dropped": self._port.dropped_frames,
             }
 

@@ -65,7 +65,8 @@ class Openings:
 
     Parameters
     ----------
-    take_early: takes frames of a connection that the port still holds.
+    take_early: takes frames of a connection that the port still holds. explain: adds to the text
+        of an error that no answer came what the wire has to do with it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Openings:
         engine: EngineConnections,
         counters: Counter[str],
         take_early: Callable[[Ends], tuple[bytes, ...]],
+        explain: Callable[[str], str],
         numbers: SequenceNumbers | None = None,
     ):
         self._settings = settings
@@ -82,6 +84,7 @@ class Openings:
         self._engine = engine
         self._counters = counters
         self._take_early = take_early
+        self._explain = explain
         self._numbers = numbers or SequenceNumbers()
         self._active: dict[Ends, Opening] = {}
         self._listening: dict[int, _Listening] = {}
@@ -295,7 +298,7 @@ class Openings:
         text = f"{opening.next_hop} does not answer ARP requests"
         if opening.next_hop != opening.handshake.remote[0]:
             text += f": it is the gateway to {opening.peer}"
-        self._fail(opening, NoNeighbour(text))
+        self._fail(opening, NoNeighbour(self._explain(text)))
 
     def _timed_out(self, opening: Opening) -> None:
         if not self._output.reaches(opening.next_hop):
@@ -305,7 +308,7 @@ class Openings:
         text = f"{opening.peer} does not answer in {round(opening.seconds, 3):g} s"
         if opening.soft_error:
             text += f" (an ICMP error says: {opening.soft_error})"
-        self._fail(opening, TransportTimeout(text))
+        self._fail(opening, TransportTimeout(self._explain(text)))
 
     @property
     def next_us(self) -> int | None:

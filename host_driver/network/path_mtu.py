@@ -38,7 +38,7 @@ class PathMtus:
         return len(self._paths)
 
     def get(self, destination: IPv4Address, now_us: int) -> int:
-        """Octets of the longest datagram that gets there."""
+        """Bytes of the longest datagram that gets there."""
         mtu, since = self._paths.get(destination, (self._mtu, now_us))
         if now_us - since >= LIFETIME_US:
             del self._paths[destination]

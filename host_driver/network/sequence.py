@@ -5,12 +5,12 @@ _HALF = SPACE // 2
 
 
 def advance(number: int, octets: int) -> int:
-    """The number so many octets further."""
+    """The number so many bytes further."""
     return (number + octets) % SPACE
 
 
 def distance(first: int, second: int) -> int:
-    """How many octets `second` is ahead of `first`, 0 to 2^32 - 1."""
+    """How many bytes `second` is ahead of `first`, 0 to 2^32 - 1."""
     return (second - first) % SPACE
 
 

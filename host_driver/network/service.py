@@ -4,7 +4,12 @@ import struct
 from collections import Counter, deque
 from ipaddress import IPv4Address
 
-from stagecoach.host_driver.network.address_claim import RFC_5227, AddressClaim, ProbeTimes
+from stagecoach.host_driver.network.address_claim import (
+    RFC_5227,
+    AddressClaim,
+    ClaimState,
+    ProbeTimes,
+)
 from stagecoach.host_driver.network.connections import Connections
 from stagecoach.host_driver.network.echo import Echo
 from stagecoach.host_driver.network.ethernet import EtherType, Frame
@@ -45,6 +50,7 @@ class Service:
         self.counters: Counter[str] = Counter()
         # Taken from the port while an earlier frame was looked at.
         self._frames: deque[bytes] = deque()
+        self._answers = False  # the device was told that it may
         self.unreachable: deque[IPv4Address] = deque(maxlen=BATCH)
         self.claim = AddressClaim(settings, self._send, now_us(), times)
         self.neighbours = Neighbours(
@@ -75,6 +81,9 @@ class Service:
                 self._input.receive(frame, now_us)
             for part in (self.claim, self.neighbours, self.connections):
                 part.tick(now_us)
+            if self.claim.state is ClaimState.CLAIMED and not self._answers:
+                self._answers = True
+                self._port.answer(self.settings.own)
             self._turn.notify()
             if frames == BATCH:
                 return now_us

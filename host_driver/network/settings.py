@@ -37,11 +37,11 @@ class Settings:
     Attributes
     ----------
     address: own address and prefix, such as 192.0.2.2/24. gateway: for all others, if there is
-        one. mac: six octets.
-    mtu: octets of the longest datagram, 576 to 65,535. ttl: of datagrams that are sent, 1 to 255
+        one. mac: six bytes.
+    mtu: bytes of the longest datagram, 576 to 65,535. ttl: of datagrams that are sent, 1 to 255
         (RFC 9293, MUST-49). dscp: of the segments of connections, 0 to 63. A connection may have
         its own.
-    receive_buffer: octets that the engine keeps for a connection; it decides the window scale.
+    receive_buffer: bytes that the engine keeps for a connection; it decides the window scale.
     maximum_segment_lifetime: in seconds; TIME-WAIT takes two of them (RFC 9293, 3.4.2).
     syn_timeout: seconds after which a SYN is given up unless the caller says so; RFC 9293, MUST-23
         asks for 180 or more.

@@ -23,8 +23,8 @@ class NetworkStream:
 
     Parameters
     ----------
-    turn: lock of the network. handle: of the connection. segment: octets of the longest one.
-    on_close: is called under the lock when this end closes it; says whether octets are unread.
+    turn: lock of the network. handle: of the connection. segment: bytes of the longest one.
+    on_close: is called under the lock when this end closes it; says whether bytes are unread.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class NetworkStream:
         self._received = bytearray()
         self._usable = True  # neither closed nor given away
         self._end: StreamEnd | None = None
+        self._why = ""  # it ended, in words
 
     @property
     def open(self) -> bool:
@@ -57,8 +58,10 @@ class NetworkStream:
         return self._end is not None
 
     def ended(self, how: StreamEnd, unread: bytes) -> None:
-        """The engine forgot it; `unread` are the last octets that it had."""
+        """The engine forgot it; `unread` are the last bytes that it had."""
         self._end = how
+        timed_out = how is StreamEnd.TIMED_OUT
+        self._why = self._turn.explain(how.words) if timed_out else how.words
         if how is StreamEnd.CLOSED:
             self._received += unread
 
@@ -66,7 +69,10 @@ class NetworkStream:
         """The error of a stream that has ended."""
         assert self._end is not None
         host, port = self.peer_address
-        return stream_error(self._end, f"the stream to {host}:{port} ended: {self._end.words}")
+        return stream_error(self._end, f"the stream to {host}:{port} ended: {self._why}")
+
+    def _late(self, what: str) -> TransportTimeout:
+        return TransportTimeout(self._turn.explain(what))
 
     def _require_usable(self) -> None:
         self._turn.require_open()
@@ -74,7 +80,7 @@ class NetworkStream:
             raise StreamClosed("the stream was closed or given to a device")
 
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
-        """Send all octets."""
+        """Send all bytes."""
         left = memoryview(octets)
 
         def done() -> bool:
@@ -88,12 +94,10 @@ class NetworkStream:
 
         with self._turn.lock:
             if not self._turn.wait(done, self._turn.deadline(timeout)):
-                raise TransportTimeout(
-                    f"{len(left)} of {len(octets)} bytes not sent in {timeout} s"
-                )
+                raise self._late(f"{len(left)} of {len(octets)} bytes not sent in {timeout} s")
 
     def _fill(self, count: int) -> bool:
-        """Take octets up to `count` in all; whether so many are there. Raises at the end."""
+        """Take bytes up to `count` in all; whether so many are there. Raises at the end."""
         self._require_usable()
         missing = count - len(self._received)
         if missing > 0 and self._end is None:
@@ -117,7 +121,7 @@ class NetworkStream:
         )
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
-        """Return the next `count` octets and take nothing beyond them.
+        """Return the next `count` bytes and take nothing beyond them.
 
         What came before a timeout or the end of the stream is there for the next call.
         """
@@ -126,9 +130,7 @@ class NetworkStream:
         with self._turn.lock:
             deadline = self._turn.deadline(timeout)
             if not self._turn.wait(lambda: self._fill(count), deadline):
-                raise TransportTimeout(
-                    f"{len(self._received)} of {count} bytes came in {timeout} s"
-                )
+                raise self._late(f"{len(self._received)} of {count} bytes came in {timeout} s")
             octets = bytes(self._received[:count])
             del self._received[:count]
             return octets
@@ -145,16 +147,16 @@ class NetworkStream:
         return False
 
     def wait_readable(self, timeout: float | None = None) -> None:
-        """Wait for an octet, and leave it in the stream."""
+        """Wait for a byte, and leave it in the stream."""
         with self._turn.lock:
             deadline = self._turn.deadline(timeout)
             if not self._turn.wait(self._has_octet, deadline):
-                raise TransportTimeout(f"nothing came in {timeout} s")
+                raise self._late(f"nothing came in {timeout} s")
 
     def give_away(self, take: Callable[[int], None]) -> None:
         """Call `take(handle)`; if it returns, the connection belongs to the taker.
 
-        Raises TransportError if octets that came were not taken: they would be lost.
+        Raises TransportError if bytes that came were not taken: they would be lost.
         """
         with self._turn.lock:
             self._require_usable()
@@ -172,7 +174,7 @@ class NetworkStream:
             raise
 
     def unread(self) -> bool:
-        """Whether octets came that nobody took."""
+        """Whether bytes came that nobody took."""
         if self._received or self._end is not None:
             return bool(self._received)
         with contextlib.suppress(StreamClosed):
@@ -182,7 +184,7 @@ class NetworkStream:
     def close(self) -> None:
         """Send FIN after what was sent, unless it was given away.
 
-        RST if the peer sent octets that nobody took: they are lost, and it has to know
+        RST if the peer sent bytes that nobody took: they are lost, and it has to know
         (RFC 9293, SHLD-3).
         """
         with self._turn.lock:

@@ -35,7 +35,7 @@ class SynOptions:
     illegal: bool = False
 
     def encode(self) -> bytes:
-        """A multiple of four octets, no-operations before the shorter ones."""
+        """A multiple of four bytes, no-operations before the shorter ones."""
         octets = b""
         if self.maximum_segment_size is not None:
             octets += bytes((Option.MAXIMUM_SEGMENT_SIZE, 4))

@@ -30,6 +30,10 @@ class Turn:
         if self.failure is not None:
             raise DeviceClosed(str(self.failure)) from self.failure
 
+    def explain(self, text: str) -> str:
+        """The text of an error that something did not come, and why, if that is the wire."""
+        return self.port.link().explain(text)
+
     def deadline(self, timeout: float | None) -> int | None:
         """Seconds from now as a time of the port."""
         return None if timeout is None else self.port.now_us() + round(timeout * SECOND_US)

@@ -91,7 +91,8 @@ class Transport(Protocol):
     """One device. Calls may come from any thread; those after `close` raise DeviceClosed.
 
     If they may not, as in a cocotb test, its `calls_from_any_thread` is False: what a program drops
-    is closed with its next call then.
+    is closed with its next call then, and what needs a thread of the driver (`fileno`, `stream`,
+    event handlers) raises `TransportError`.
     """
 
     @property

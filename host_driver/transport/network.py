@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Protocol, runtime_checkable
 
+from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import Transport
 
@@ -27,14 +28,14 @@ class Established:
 
     Attributes
     ----------
-    local, remote: address and port. local_mac, remote_mac: six octets; the latter is that of the
+    local, remote: address and port. local_mac, remote_mac: six bytes; the latter is that of the
         gateway if the peer is behind one.
-    next_sent: SND.NXT, which is SND.UNA: the octet after SYN. next_received: RCV.NXT.
-    window: SND.WND in octets, scaled. update: SEG.SEQ and SEG.ACK of the segment that it is from
+    next_sent: SND.NXT, which is SND.UNA: the byte after SYN. next_received: RCV.NXT.
+    window: SND.WND in bytes, scaled. update: SEG.SEQ and SEG.ACK of the segment that it is from
         (SND.WL1, SND.WL2).
     send_shift, receive_shift: of the window field (RFC 7323); 0 without the option.
-    receive_window: octets that were last announced.
-    maximum_segment_size: octets of data in a segment that is sent: the peer's MSS, or less where
+    receive_window: bytes that were last announced.
+    maximum_segment_size: bytes of data in a segment that is sent: the peer's MSS, or less where
         the path takes less.
     selective_acknowledgments: both ends agreed on them (RFC 2018).
     round_trip_us: of the handshake; `None` if SYN was retransmitted (Karn).
@@ -69,7 +70,7 @@ class Ended:
     ----------
     handle: of the connection. how: it ended. next_sent, next_received: SND.NXT and RCV.NXT, with
         which TIME-WAIT answers. closed_first: whether this end sent the first FIN, or both at
-        once: it waits in TIME-WAIT. peer_closed: whether the peer's FIN had come, with all octets
+        once: it waits in TIME-WAIT. peer_closed: whether the peer's FIN had come, with all bytes
         before it.
     """
 
@@ -83,7 +84,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class ConnectionInfo:
-    """How a connection of the engine does, as `ss -ti` shows it. Octets and microseconds.
+    """How a connection of the engine does, as `ss -ti` shows it. Bytes and microseconds.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class ConnectionInfo:
     rto_us: of the next retransmission. congestion_window, slow_start_threshold. send_window: of
         the peer. receive_window: announced. in_flight: sent, not acknowledged. queued: not sent.
     segments_sent, segments_received, octets_sent, octets_received, retransmissions: since the
-        engine has the connection. One in gateware counts modulo 2^32, and octets that were received
+        engine has the connection. One in gateware counts modulo 2^32, and bytes that were received
         once and in order.
     unacknowledged, next_sent, next_received: SND.UNA, SND.NXT and RCV.NXT. An ICMP error is
         believed only if it quotes a sequence number between the first two (RFC 5927, 4.1).
@@ -118,8 +119,30 @@ class ConnectionInfo:
     next_received: int
 
 
+@dataclass(frozen=True)
+class Link:
+    """How the wire of an interface is.
+
+    Attributes
+    ----------
+    carrier: `up`, or why frames are lost: `down: no peer yet`, or `lost: ` and the reason.
+    refused: what the other end sent that is no frame, by name.
+    """
+
+    carrier: str
+    refused: dict[str, int]
+
+    def explain(self, text: str) -> str:
+        """The text of an error that something did not come, and what the wire has to do with it.
+
+        >>> Link("down: no peer yet", {}).explain("192.0.2.1 does not answer ARP requests")
+        '192.0.2.1 does not answer ARP requests (carrier down: no peer yet)'
+        """
+        return text if self.carrier == "up" else f"{text} (carrier {self.carrier})"
+
+
 HEAD_OCTETS = 128
-"""Octets of a frame that `FrameHead` has at most: all headers, with options."""
+"""Bytes of a frame that `FrameHead` has at most: all headers, with options."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +210,10 @@ class NetworkHost(Protocol):
         """As `NetworkPort.frame_heads`."""
         ...
 
+    def link(self) -> Link:
+        """As `NetworkPort.link`."""
+        ...
+
 
 @runtime_checkable
 class NetworkPort(Protocol):
@@ -222,6 +249,13 @@ class NetworkPort(Protocol):
         """
         ...
 
+    def answer(self, address: IPv4Address) -> bool:
+        """Have the device answer ARP and echo requests for the address from now on, by itself.
+
+        They do not come as frames then, but for those that it leaves. `False`: it cannot.
+        """
+        ...
+
     @property
     def dropped_frames(self) -> int:
         """Frames that the queue of `receive_frame` had no room for."""
@@ -230,15 +264,16 @@ class NetworkPort(Protocol):
     @property
     def frame_fates(self) -> dict[str, int]:
         """What became of the frames of the wire, as far as the engine counts them: names are those
-        of `hw.interface.network_entries.FrameFate` in lower case. The reference TCP has `urgent`
-        alone: segments of its connections with an urgent pointer.
+        of `hw.interface.network_entries.FrameFate` in lower case. Beside them, of those that are
+        `raw`: requests that the device has `answered`, or left `unanswered` because it was busy.
+        The reference TCP has `urgent` alone: segments of its connections with an urgent pointer.
         """
         ...
 
     def take_ended(self) -> Ended | None:
         """The next connection that ended, or `None`.
 
-        Octets of its stream that were not received can be, until the next call.
+        Bytes of its stream that were not received can be, until the next call.
         """
         ...
 
@@ -253,7 +288,7 @@ class NetworkPort(Protocol):
     def wait(self, until_us: int | None) -> None:
         """Wait until a frame or an `Ended` is there, `wake` was called, or it is so late.
 
-        Also until a connection is doubtful, and until octets, FIN or room came for one that no QP
+        Also until a connection is doubtful, and until bytes, FIN or room came for one that no QP
         has.
 
         It may return too early. Simulated time passes while a thread of a program waits, too.
@@ -294,21 +329,21 @@ class NetworkPort(Protocol):
         ...
 
     def send(self, handle: int, octets: bytes) -> int:
-        """Write to the stream before the LLP has it; returns how many octets were taken.
+        """Write to the stream before the LLP has it; returns how many bytes were taken.
 
         Raises `StreamClosed`.
         """
         ...
 
     def receive(self, handle: int, maximum: int) -> bytes:
-        """Take up to so many octets of the stream before the LLP has it; nothing if none is there.
+        """Take up to so many bytes of the stream before the LLP has it; nothing if none is there.
 
         Raises `StreamClosed` if none will come any more; with a maximum of 0 it tells just that.
         """
         ...
 
     def attach(self, handle: int, connection: int) -> None:
-        """Join a connection's stream to the LLP connection of a QP: all octets not received."""
+        """Join a connection's stream to the LLP connection of a QP: all bytes not received."""
         ...
 
     def detach(self, connection: int, timeout: float) -> None:
@@ -319,7 +354,7 @@ class NetworkPort(Protocol):
         ...
 
     def shutdown(self, handle: int) -> None:
-        """Send FIN after all octets that were sent; may be called again.
+        """Send FIN after all bytes that were sent; may be called again.
 
         What the peer still sends is acknowledged and discarded: `receive` has no more.
         """
@@ -339,7 +374,7 @@ class NetworkPort(Protocol):
     def set_remote_mac(self, handle: int, mac: bytes) -> None:
         """The peer, or the gateway to it, has another MAC address from now on.
 
-        Raises `ValueError` unless it has six octets.
+        Raises `ValueError` unless it has six bytes.
         """
         ...
 
@@ -352,6 +387,10 @@ class NetworkPort(Protocol):
 
     def frame_heads(self) -> list[FrameHead]:
         """The headers of the last frames, also of those of connections, the oldest first."""
+        ...
+
+    def link(self) -> Link:
+        """How the wire is, also after the device's end."""
         ...
 
     def info(self, handle: int) -> ConnectionInfo:
@@ -375,3 +414,11 @@ class NetworkTransport(Transport, Protocol):
         connection was reset or timed out after it.
         """
         ...
+
+
+def note_carrier(error: BaseException | None, transport: Transport) -> None:
+    """Notes on an error of a device that its wire carries nothing, unless the text says so."""
+    if isinstance(error, StagecoachError) and isinstance(transport, NetworkTransport):
+        carrier = transport.network.link().carrier
+        if carrier != "up" and carrier not in str(error):
+            error.add_note(f"carrier {carrier}")

@@ -1,4 +1,4 @@
-"""What a device records of its streams: every FPDU that it sent, every octet that it received."""
+"""What a device records of its streams: every FPDU that it sent, every byte that it received."""
 
 import enum
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ class RecordKind(enum.IntEnum):
 
     ATTACH = 0  # a stream begins on a connection
     TRANSMIT = 1  # one FPDU that the device sent
-    RECEIVE = 2  # octets as the socket gave them
-    CLOSED = 3  # the peer sent its last octet
+    RECEIVE = 2  # bytes as the socket gave them
+    CLOSED = 3  # the peer sent its last byte
     DETACH = 4  # the stream left the device
 
 
@@ -18,7 +18,7 @@ class RecordKind(enum.IntEnum):
 class Record:
     """One entry of the recording, in the order in which they happened.
 
-    `stream` numbers the attachments of the device from 1. `position` counts the octets of one
+    `stream` numbers the attachments of the device from 1. `position` counts the bytes of one
     direction since the attachment.
     """
 

@@ -79,7 +79,7 @@ class SocketStream:
 
     def _lost(self, error: OSError) -> StreamClosed:
         host, port = self.peer_address
-        return StreamClosed(f"the stream to {host}:{port} is lost: {error}")
+        return StreamClosed(f"the stream to {host}:{port} is lost: {_reason(error)}")
 
     def _record_octets(self, sent: bool, octets: bytes) -> None:
         if not self._record:
@@ -191,7 +191,7 @@ class SocketListener:
         try:
             self._socket = _listening_socket(host, port)
         except (OSError, UnicodeError) as error:
-            raise TransportError(f"cannot listen at {host}:{port}: {error}") from error
+            raise TransportError(f"cannot listen at {host}:{port}: {_reason(error)}") from error
         self.address = _address(self._socket.getsockname())
 
     def accept(self, timeout: float | None = None) -> SocketStream:
@@ -220,7 +220,7 @@ class SocketListener:
             except OSError as error:
                 if self._closed.is_set():
                     raise StreamClosed("the listener was closed") from None
-                raise TransportError(f"cannot accept: {error}") from error
+                raise TransportError(f"cannot accept: {_reason(error)}") from error
 
     def close(self) -> None:
         """Stop listening; another thread in `accept` notices at once."""
@@ -234,6 +234,11 @@ class SocketListener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """What is wrong, without the number that the system has for it."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _check_port(port: int) -> None:
@@ -280,7 +285,9 @@ def connect(
                 connected.close()
                 raise
     except (OSError, UnicodeError) as error:
-        raise TransportError(f"cannot connect to {host}:{port}: {error}") from error
+        raise TransportError(f"cannot connect to {host}:{port}: {_reason(error)}") from error
     if isinstance(failure, TimeoutError):
         raise TransportTimeout(f"{host}:{port} does not answer in {timeout} s") from None
-    raise TransportError(f"cannot connect to {host}:{port}: {failure}") from failure
+    raise TransportError(
+        f"cannot connect to {host}:{port}: {failure and _reason(failure)}"
+    ) from failure

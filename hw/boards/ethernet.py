@@ -37,10 +37,10 @@ class EthernetPort(wiring.Component):
     """The MAC of a board, with what watches its link and what keeps its frames whole.
 
     Of each direction at most 32 words of 64 bits are on their way between the clocks. The MAC adds
-    and checks preamble and FCS. It waits 12 octets after each frame that it sends, and sends
+    and checks preamble and FCS. It waits 12 bytes after each frame that it sends, and sends
     without a gap what comes without one: the device has to have a frame whole, and `sync` at least
     15.7 MHz. A frame whose FCS is wrong, or that the link lost in the middle, comes with `tuser`.
-    One without preamble, or of 4 octets or fewer after it, does not come. The PHY's error signal
+    One without preamble, or of 4 bytes or fewer after it, does not come. The PHY's error signal
     is not looked at; the FCS has to tell.
 
     What happens to frames without a link is said by `MacStreams`, and when the MAC is reset by

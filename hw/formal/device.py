@@ -16,6 +16,8 @@ from stagecoach.gateware.ethernet.mac_streams import MacStreams
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.ip.request_header import RequestHeader
+from stagecoach.gateware.ip.responder import Responder
 from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.builder import Builder
@@ -46,6 +48,9 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
     "frame output": FrameOutput,
+    # Of a NIC that answers requests.
+    "request header": RequestHeader,
+    "responder": Responder,
     "raw receive": RawReceive,
     "raw transmit": RawTransmit,
     "segment list": SegmentList,

@@ -326,9 +326,8 @@ def _transmit_check_needs(h: Harness, inside: Inside) -> Conditions:
     yield "PD", ~h.past(change.valid & ~change.ready) | (pd == h.past(pd))
 
 
-def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
-    """The LLP port, seen from the engine: a request, and an FPDU, stay until they are taken."""
-    llp = inside.ports.llp
+def llp_holds(h: Harness, llp: Any) -> Conditions:
+    """The LLP port, seen from below: a request, and an FPDU, stay until they are taken."""
     for port, fields in (
         ("rx_request", ("connection", "position", "octets")),
         ("tx", ("connection", "data", "octets", "first", "last", "close")),
@@ -339,6 +338,11 @@ def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
         for value in values:
             held &= value == h.past(value)
         yield port, ~waits | held
+
+
+def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
+    """Requests and FPDUs hold."""
+    yield from llp_holds(h, inside.ports.llp)
 
 
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {

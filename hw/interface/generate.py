@@ -49,7 +49,7 @@ class Field(NamedTuple):
 
 
 class Register(NamedTuple):
-    \"\"\"A 32-bit register at octet offset `address`; `constant` if it never changes.\"\"\"
+    \"\"\"A 32-bit register at byte offset `address`; `constant` if it never changes.\"\"\"
 
     address: int
     fields: dict[str, Field]

@@ -8,7 +8,7 @@ FLAG = 0x7E
 """Stands between frames, and nowhere else (RFC 1662, 4.2)."""
 
 ESCAPE = 0x7D
-"""Announces an octet that was changed by `ESCAPE_CHANGE`."""
+"""Announces a byte that was changed by `ESCAPE_CHANGE`."""
 
 ESCAPE_CHANGE = 0x20
 
@@ -27,7 +27,7 @@ MAXIMUM_BEATS = 32
 
 
 class Kind(IntEnum):
-    """First octet of a frame."""
+    """First byte of a frame."""
 
     ACKNOWLEDGE = 0x00
     REJECT = 0x01

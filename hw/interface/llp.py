@@ -9,7 +9,7 @@ CLOSE_OCTETS = 92
 class LlpEventKind(IntEnum):
     """What an LLP event says of its connection."""
 
-    RX_AVAILABLE = 0  # value: position up to which received octets can be requested
-    TX_WINDOW = 1  # value: position up to which octets may be sent
-    EMSS = 2  # value: new EMSS in octets
-    CLOSED = 3  # no octet follows the last RX_AVAILABLE; what is sent is discarded
+    RX_AVAILABLE = 0  # value: position up to which received bytes can be requested
+    TX_WINDOW = 1  # value: position up to which bytes may be sent
+    EMSS = 2  # value: new EMSS in bytes
+    CLOSED = 3  # no byte follows the last RX_AVAILABLE; what is sent is discarded

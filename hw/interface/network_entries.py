@@ -40,7 +40,7 @@ class NetworkKind(IntEnum):
     TIMED_OUT = 5  # no acknowledgment for R2
     DATA_LOST = 6  # of the peer, that nobody will read (RFC 9293, SHLD-3)
     MEMORY = 7  # a ring could not be written
-    READABLE = 8  # octets have come that the driver has to read
+    READABLE = 8  # bytes have come that the driver has to read
     FRAME = 9  # a frame that the engine has no connection for
 
 
@@ -54,7 +54,7 @@ class FrameFate(IntEnum):
     """What became of a received frame: it is kept, or the first check that it failed."""
 
     SEGMENT = 0  # a good TCP segment
-    RAW = 1  # good, but not of TCP: for the driver
+    RAW = 1  # good, but not of TCP: for the driver, or answered
     LINK_ERROR = 2  # the MAC says so
     LONG = 3  # longer than the MTU allows
     SHORT = 4  # shorter than its header
@@ -138,5 +138,5 @@ assert size_of(FRAME_DESCRIPTOR) == FRAME_DESCRIPTOR_OCTETS
 
 
 def slot_octets(mtu: int) -> int:
-    """Octets of a slot for received frames of packets of up to `mtu` octets."""
+    """Bytes of a slot for received frames of packets of up to `mtu` bytes."""
     return 2048 if mtu <= 2048 - 14 else 16384

@@ -1,6 +1,6 @@
 """Queue entries in host memory: the one table from which gateware, driver and docs are made.
 
-All entries are little endian. The offset of a field is the sum of the octets before it. A send
+All entries are little endian. The offset of a field is the sum of the bytes before it. A send
 entry takes one or two units of its ring (`send_units`), every other entry has a fixed size.
 No Amaranth here.
 """
@@ -12,7 +12,7 @@ from stagecoach.hw.interface.wire import IMMEDIATE_DATA_OCTETS, UNTAGGED_HEADER_
 
 
 class Field(NamedTuple):
-    """A field of `octets` octets, and in words what is in it."""
+    """A field of `octets` bytes, and in words what is in it."""
 
     name: str
     octets: int
@@ -93,8 +93,8 @@ COMPLETION_ENTRY: Fields = (
 COMPLETION_ENTRY_OCTETS = 32
 
 EVENT_HEADER_OCTETS = UNTAGGED_HEADER_OCTETS
-"""Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
-the first octets after its DDP header; the next two are in `index`."""
+"""Bytes of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
+the first bytes after its DDP header; the next two are in `index`."""
 
 EVENT_ENTRY: Fields = (
     Field("qp", 2, "QP number, or the number of a shared receive ring."),
@@ -118,11 +118,11 @@ EVENT_ENTRY_OCTETS = 32
 class SendOpcode(IntEnum):
     """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3; RFC 7306, 4.1).
 
-    Immediate Data has no elements: its octets stand in the entry. An ATOMIC has one of 8 octets,
+    Immediate Data has no elements: its bytes stand in the entry. An ATOMIC has one of 8 bytes,
     which gets the Original Remote Data Value in the byte order of host memory. The operations on
     local STags have values that are no RDMAP opcodes. A LOCAL_INVALIDATE has no elements. A
     FAST_REGISTER has one, which is not an element of a message: host address, length and, in place
-    of the STag, `Rights` of the region; `remote_tagged_offset` is the TO of its first octet,
+    of the STag, `Rights` of the region; `remote_tagged_offset` is the TO of its first byte,
     `length` its length.
     """
 
@@ -203,7 +203,7 @@ class Rights(IntFlag):
 
 
 def offset_of(fields: Fields, name: str) -> int:
-    """Offset in octets of field `name`; `KeyError` names an unknown field."""
+    """Offset in bytes of field `name`; `KeyError` names an unknown field."""
     position = 0
     for field, octets, _ in fields:
         if field == name:
@@ -213,7 +213,7 @@ def offset_of(fields: Fields, name: str) -> int:
 
 
 def size_of(fields: Fields) -> int:
-    """Size in octets of the whole entry."""
+    """Size in bytes of the whole entry."""
     return sum(field.octets for field in fields)
 
 

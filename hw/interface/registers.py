@@ -37,7 +37,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Register:
-    """A 32-bit register at octet offset `address`."""
+    """A 32-bit register at byte offset `address`."""
 
     name: str
     address: int

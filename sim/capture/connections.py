@@ -15,7 +15,7 @@ __all__ = ["Address", "Chunk", "Connection", "Direction", "read_connections"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Octets that TCP delivered at once, in order and once only; ``time`` in seconds."""
+    """Bytes that TCP delivered at once, in order and once only; ``time`` in seconds."""
 
     direction: Direction
     octets: bytes
@@ -43,14 +43,14 @@ class Connection:
         return self.negotiated.responder_sends_markers
 
     def stream(self, direction: Direction) -> bytes:
-        """All octets of Full Operation of one direction."""
+        """All bytes of Full Operation of one direction."""
         return b"".join(chunk.octets for chunk in self.chunks if chunk.direction is direction)
 
 
 def read_connections(path: str | Path) -> list[Connection]:
     """All complete MPA connections of a capture file, in order of their first packet.
 
-    Raises :class:`CaptureError` when the file is none, or lacks octets of a TCP segment.
+    Raises :class:`CaptureError` when the file is none, or lacks bytes of a TCP segment.
     """
     segments = []
     for segment in tcp_segments(read_packets(path)):

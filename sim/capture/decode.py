@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Startup:
-    """A startup frame; ``frame`` is ``None`` if the octets are none."""
+    """A startup frame; ``frame`` is ``None`` if the bytes are none."""
 
     place: Place
     octets: bytes
@@ -59,7 +59,7 @@ class SeenFpdu:
 
 @dataclass(frozen=True)
 class Remark:
-    """Why octets are not decoded."""
+    """Why bytes are not decoded."""
 
     place: Place
     problems: tuple[Problem, ...]
@@ -131,7 +131,7 @@ def _starts_with_mpa(connection: TcpConnection) -> bool:
 
 @dataclass
 class _Stream:
-    """One direction: octets not decoded yet, and where they were seen."""
+    """One direction: bytes not decoded yet, and where they were seen."""
 
     buffer: bytearray = field(default_factory=bytearray)
     frame: StartupFrame | None = None
@@ -150,7 +150,7 @@ class _Decoder:
         self._streams = {direction: _Stream() for direction in Direction}
         self._observer: Observer | None = None
         self._rpc = RpcSends(expected=False)
-        # Octets after the Request, while the Reply is not there.
+        # Bytes after the Request, while the Reply is not there.
         self._early: list[Piece] = []
 
     def items(self) -> Iterator[Item]:

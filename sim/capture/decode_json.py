@@ -14,7 +14,7 @@ from stagecoach.sim.model.startup import StartupFrame
 
 
 def as_json(item: Item) -> dict[str, Any]:
-    """The item as an object of numbers, strings, lists and objects; octets are in hex."""
+    """The item as an object of numbers, strings, lists and objects; bytes are in hex."""
     place = item.place
     common: dict[str, Any] = {
         "kind": "remark",

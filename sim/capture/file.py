@@ -27,7 +27,7 @@ class CaptureError(ValueError):
 
 @dataclass(frozen=True)
 class Packet:
-    """One record of a capture file: its place in it (from 1), its octets, how many there were."""
+    """One record of a capture file: its place in it (from 1), its bytes, how many there were."""
 
     number: int
     time_ns: int
@@ -114,7 +114,7 @@ class _Pcapng:
                 return
             if len(start) < 4:
                 raise self._broken("a block is cut")
-            # The type of a section is the same in both octet orders.
+            # The type of a section is the same in both byte orders.
             (kind,) = struct.unpack(f"{self._order}I", start)
 
     def _broken(self, detail: str) -> CaptureError:
@@ -142,7 +142,7 @@ class _Pcapng:
         return self._rest(length, len(start))
 
     def _rest(self, length: int, taken: int) -> bytes:
-        """What is left of a block of ``length`` after its type and ``taken`` octets."""
+        """What is left of a block of ``length`` after its type and ``taken`` bytes."""
         wanted = length - 4 - taken
         if not _BLOCK_OVERHEAD <= length <= _LARGEST_RECORD or wanted < 4 or length % 4:
             raise self._broken(f"a block has length {length}")

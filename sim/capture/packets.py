@@ -15,13 +15,13 @@ _PROTOCOL_TCP = 6
 _TCP_OCTETS = 20
 _IPV4_OCTETS = 20
 _IPV6_OCTETS = 40
-# Hop-by-hop options, routing header, destination options: 8 octets and more by their length field.
+# Hop-by-hop options, routing header, destination options: 8 bytes and more by their length field.
 _IPV6_EXTENSIONS = {0, 43, 60}
 _FRAGMENT_MASK = 0x3FFF
 ETHERTYPE_IPV4, ETHERTYPE_IPV6 = 0x0800, 0x86DD
 _VLAN_TAGS = {0x8100, 0x88A8}
 _VLAN_OCTETS = 4
-# Link types (pcap-linktype): header octets and where in them the EtherType is; without one the
+# Link types (pcap-linktype): header bytes and where in them the EtherType is; without one the
 # packet starts with IP, whose version tells which.
 _LINKS_WITH_ETHERTYPE = {
     1: (14, 12),  # Ethernet
@@ -41,7 +41,7 @@ _LINKS_WITHOUT_ETHERTYPE = {
 
 @dataclass(frozen=True)
 class Segment:
-    """A TCP segment; ``missing`` octets at the end of its payload were not captured."""
+    """A TCP segment; ``missing`` bytes at the end of its payload were not captured."""
 
     packet: int
     time_ns: int
@@ -110,7 +110,7 @@ _Found = tuple[str, str, int, bytes]
 
 
 def _ipv4(ip: bytes) -> _Found | None:
-    """Source, destination, octets of TCP by the IP header (0: not told), and TCP."""
+    """Source, destination, bytes of TCP by the IP header (0: not told), and TCP."""
     if len(ip) < _IPV4_OCTETS:
         return None
     header = (ip[0] & 0x0F) * 4

@@ -1,7 +1,9 @@
 """Writes TCP conversations of MPA as pcapng: Ethernet, IPv4, TCP, one FPDU per segment."""
 
+import contextlib
 import ipaddress
 import struct
+from collections.abc import Iterator
 from io import BufferedWriter
 from pathlib import Path
 from types import TracebackType
@@ -55,9 +57,9 @@ def internet_checksum(octets: bytes) -> int:
 def split_fpdus(
     octets: bytes | bytearray, *, markers: bool = False, position: int = 0
 ) -> tuple[list[bytes], bytes]:
-    """The whole FPDUs at the start of ``octets`` and what is left after them.
+    """The whole FPDUs at the start of ``bytes`` and what is left after them.
 
-    ``position`` is the number of octets of Full Operation before; it matters with Markers only.
+    ``position`` is the number of bytes of Full Operation before; it matters with Markers only.
     A Marker directly before an FPDU is part of it.
     """
     fpdus = []
@@ -77,9 +79,13 @@ def split_fpdus(
 
 
 class PcapngWriter:
-    """A pcapng file with one Ethernet interface and nanosecond timestamps."""
+    """A pcapng file with one Ethernet interface and nanosecond timestamps.
+
+    Raises `OSError` with the name of the file, also later: what is written waits in a buffer.
+    """
 
     def __init__(self, path: str | Path, application: str = "Stagecoach") -> None:
+        self._path = str(path)
         self._file: BufferedWriter = open(path, "wb")  # noqa: SIM115
         name = application.encode()
         section = struct.pack("<IHHq", _BYTE_ORDER_MAGIC, 1, 0, -1)
@@ -96,7 +102,7 @@ class PcapngWriter:
     def frame(self, head: bytes, time_ns: int, *, inbound: bool, octets: int | None = None) -> None:
         """One Ethernet frame, with its direction, at ``time_ns`` in nanoseconds.
 
-        ``head`` is all of it, or only its start if it had ``octets``.
+        ``head`` is all of it, or only its start if it had ``bytes``.
         """
         flags = struct.pack("<I", _INBOUND if inbound else _OUTBOUND)
         options = _option(_OPTION_PACKET_FLAGS, flags) + _option(_OPTION_END, b"")
@@ -108,7 +114,8 @@ class PcapngWriter:
         self._block(_BLOCK_PACKET, header + head + bytes(-len(head) % 4) + options)
 
     def close(self) -> None:
-        self._file.close()
+        with self._named():
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +130,16 @@ class PcapngWriter:
 
     def _block(self, kind: int, body: bytes) -> None:
         length = struct.pack("<I", len(body) + 12)
-        self._file.write(struct.pack("<I", kind) + length + body + length)
+        with self._named():
+            self._file.write(struct.pack("<I", kind) + length + body + length)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error of a file that is open does not name it."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from None
 
 
 def _option(code: int, value: bytes) -> bytes:
@@ -148,10 +164,10 @@ class _End:
 class TcpConversation:
     """Turns what one connection sent and received into packets.
 
-    ``add`` takes octets in any pieces. They are written as one segment per startup frame and per
+    ``add`` takes bytes in any pieces. They are written as one segment per startup frame and per
     FPDU, at the time of the piece that completed it; what the startup frames settle about Markers
     is followed. A stream which does not begin with a startup frame is written as it comes.
-    The handshake is written with the first octets, or by ``open``; ``close`` writes the FINs.
+    The handshake is written with the first bytes, or by ``open``; ``close`` writes the FINs.
     """
 
     def __init__(
@@ -181,7 +197,7 @@ class TcpConversation:
     def add(
         self, direction: Direction, octets: bytes | bytearray | memoryview, time: float
     ) -> None:
-        """Octets that went in ``direction`` at ``time`` (seconds)."""
+        """Bytes that went in ``direction`` at ``time`` (seconds)."""
         if not self._opened:
             self.open(time)
         self._buffers[direction] += octets

@@ -10,7 +10,7 @@ _SEQUENCE_SPAN = 2**32
 
 @dataclass(frozen=True)
 class Piece:
-    """Octets that TCP delivered in order; ``packet`` is the one with which it could do so."""
+    """Bytes that TCP delivered in order; ``packet`` is the one with which it could do so."""
 
     source: Address
     octets: bytes
@@ -22,10 +22,10 @@ class Piece:
 class HalfStream:
     """One direction of a connection."""
 
-    # The sequence number of the SYN, and of the next octet.
+    # The sequence number of the SYN, and of the next byte.
     initial: int | None = None
     expected: int | None = None
-    # Octets of its segments that were not captured.
+    # Bytes of its segments that were not captured.
     missing: int = 0
     started: bool = False
     ended: bool = False
@@ -63,7 +63,7 @@ class HalfStream:
 
     @property
     def gap(self) -> int:
-        """Octets missing before those that wait; 0 if none wait."""
+        """Bytes missing before those that wait; 0 if none wait."""
         return min((self._ahead(segment) for segment in self.waiting), default=0)
 
     def _ahead(self, segment: Segment) -> int:
@@ -89,7 +89,7 @@ def reassemble(segments: Iterable[Segment]) -> list[TcpConnection]:
     """The connections of a capture, in the order of their first packets.
 
     A handshake between the same addresses and ports begins another connection when the one before
-    had carried octets or was closed.
+    had carried bytes or was closed.
     """
     connections: list[TcpConnection] = []
     current: dict[frozenset[Address], TcpConnection] = {}

@@ -14,7 +14,7 @@ START_OCTETS = 512
 
 
 class Start:
-    """The first octets of a message in a chunk; they come in any order.
+    """The first bytes of a message in a chunk; they come in any order.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Start:
         self._pieces: dict[int, bytes] = {}
 
     def place(self, handle: int, offset: int, octets: bytes) -> bool:
-        """Takes octets at an offset of registered memory, if they are of the chunk."""
+        """Takes bytes at an offset of registered memory, if they are of the chunk."""
         start = 0
         for segment in self._segments:
             at = offset - segment.offset
@@ -38,7 +38,7 @@ class Start:
         return False
 
     def octets(self, limit: int = START_OCTETS) -> bytes:
-        """What is known without a gap, at most `limit` octets."""
+        """What is known without a gap, at most `limit` bytes."""
         found = b""
         for at, octets in sorted(self._pieces.items()):
             if at > len(found):

@@ -22,7 +22,7 @@ INPUTS = (
 
 
 _Word = tuple[int, int, int, int]
-"""Address, word, strobe, octets of a word."""
+"""Address, word, strobe, bytes of a word."""
 
 
 class AxiMemory:

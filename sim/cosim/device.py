@@ -268,8 +268,11 @@ class CocotbDevice:
         stream.attach(connection)
 
     def detach(self, connection: int, timeout: float = 2.0) -> None:
-        """Ends the stream of a connection."""
-        self._links.pop(connection).close()
+        """Ends the stream of a connection. Raises `TransportError` if it has none."""
+        link = self._links.pop(connection, None)
+        if link is None:
+            raise TransportError(f"connection {connection} has no stream")
+        link.close()
 
     # Waiting
 

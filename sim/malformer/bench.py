@@ -77,7 +77,7 @@ def _access(rights: Rights) -> AccessFlags:
 
 
 class _Arena:
-    """The memory of the receives of a lane, with octets between them that nobody may change."""
+    """The memory of the receives of a lane, with bytes between them that nobody may change."""
 
     def __init__(self, pd: PD, stag: int):
         self.buffer = bytearray(_ARENA_FILL * _ARENA_OCTETS)
@@ -115,7 +115,7 @@ class _Arena:
 
 
 class _Run:
-    """One stream on its way: sends the octets, takes what the QP sends."""
+    """One stream on its way: sends the bytes, takes what the QP sends."""
 
     def __init__(self, lane: "_Lane", case: Case):
         self.case = case

@@ -312,13 +312,13 @@ def _completion_differences(
 
 
 _LONGEST_READ = 1 << 14
-"""Octets; more than any region has."""
+"""Bytes; more than any region has."""
 
 # Where the RFCs leave open when Read Requests are answered
 
 
 def _differences_of_race(case: Case, prediction: Prediction, observed: Observed) -> Iterator[str]:
-    """What no order of answering can explain: a wrong Terminate, octets that nobody sent.
+    """What no order of answering can explain: a wrong Terminate, bytes that nobody sent.
 
     What Atomic Operations leave in their targets is not looked at.
     """

@@ -1,4 +1,4 @@
-"""An FPDU that may be wrong, and the octets that a list of them gives on the wire."""
+"""An FPDU that may be wrong, and the bytes that a list of them gives on the wire."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, insert_
 
 @dataclass(frozen=True)
 class Edit:
-    """Octets of the framed FPDU replaced: `cut` of them at `at` (mod its length) by `octets`."""
+    """Bytes of the framed FPDU replaced: `cut` of them at `at` (mod its length) by `octets`."""
 
     at: int
     cut: int
@@ -79,7 +79,7 @@ class Fpdu:
     mutations: tuple[str, ...] = ()
 
     def frame(self, setting: Setting, position: int) -> bytes:
-        """The octets at a position of the stream."""
+        """The bytes at a position of the stream."""
         claimed = len(self.ulpdu) if self.claimed is None else self.claimed
         pad = bytes(mpa.pad_length(len(self.ulpdu))) if self.pad is None else self.pad
         body = claimed.to_bytes(mpa.LENGTH_OCTETS, "big") + self.ulpdu + pad
@@ -100,7 +100,7 @@ class Fpdu:
 
 
 def assemble(fpdus: Sequence[Fpdu], setting: Setting) -> tuple[bytes, list[int]]:
-    """The octets of the stream, and where each FPDU starts in it."""
+    """The bytes of the stream, and where each FPDU starts in it."""
     stream = bytearray()
     starts = []
     for fpdu in fpdus:

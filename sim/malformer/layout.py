@@ -31,7 +31,7 @@ class Place:
 
     @property
     def end(self) -> int:
-        """The Tagged Offset after the last octet."""
+        """The Tagged Offset after the last byte."""
         return self.base + self.size
 
     def region(self, octets: bytes) -> Region:

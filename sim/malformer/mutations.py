@@ -42,7 +42,7 @@ class Stream:
         self.fpdus[number] = replace(fpdu, mutations=(*fpdu.mutations, name), **changes)  # type: ignore[arg-type]
 
     def edit(self, number: int, name: str, edit: Edit | Flip | MarkerEdit, fixed: bool) -> None:
-        """Adds an edit of framed octets."""
+        """Adds an edit of framed bytes."""
         fpdu = self.fpdus[number]
         name += ", CRC fixed" if fixed else ""
         self.change(number, name, edits=(*fpdu.edits, edit), fixed=fixed)
@@ -82,7 +82,7 @@ def flip_bit(stream: Stream) -> None:
 
 
 def flip_header_bit(stream: Stream) -> None:
-    """One bit of the first octets, its CRC made good."""
+    """One bit of the first bytes, its CRC made good."""
     number = stream.pick()
     if number is not None:
         stream.edit(number, "bit of the header", Flip(stream.rng.randrange(8 * 52)), True)
@@ -188,7 +188,7 @@ def extend_ulpdu(stream: Stream) -> None:
 
 
 def claim_length(stream: Stream) -> None:
-    """Another ULPDU_Length, the octets as they were."""
+    """Another ULPDU_Length, the bytes as they were."""
     number = stream.pick()
     if number is None:
         return
@@ -202,7 +202,7 @@ def claim_length(stream: Stream) -> None:
 
 
 def remove_octets(stream: Stream) -> None:
-    """Octets missing from the FPDU."""
+    """Bytes missing from the FPDU."""
     number = stream.pick()
     if number is not None:
         rng = stream.rng
@@ -211,7 +211,7 @@ def remove_octets(stream: Stream) -> None:
 
 
 def insert_octets(stream: Stream) -> None:
-    """Octets too many in the FPDU."""
+    """Bytes too many in the FPDU."""
     number = stream.pick()
     if number is not None:
         rng = stream.rng
@@ -281,7 +281,7 @@ def one_more(stream: Stream) -> None:
 
 
 def garbage(stream: Stream) -> None:
-    """An FPDU of any octets."""
+    """An FPDU of any bytes."""
     rng = stream.rng
     ulpdu = rng.randbytes(rng.choice([1, rng.randrange(1, 30), rng.randrange(1, 200)]))
     fpdu = Fpdu("garbage", ulpdu, mutations=("garbage",))

@@ -1,4 +1,4 @@
-"""What the device's end of a stream is like before the first octet comes."""
+"""What the device's end of a stream is like before the first byte comes."""
 
 import random
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Setting:
     Attributes
     ----------
     receives: element lengths of every receive that is posted.
-    reads: the RDMA Reads of the device that are outstanding, as offset in `sink` and octets.
+    reads: the RDMA Reads of the device that are outstanding, as offset in `sink` and bytes.
     own: whether the region `own` exists. rfc7306: whether its messages are taken.
     half_close: the peer closes its half at once, not only when it has all answers.
-    pieces: in how many the octets are sent.
+    pieces: in how many the bytes are sent.
     """
 
     initiator: bool = True

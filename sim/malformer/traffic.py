@@ -19,7 +19,7 @@ _MESSAGES = (1, 2, 3, 4, 5)
 _LARGE = 0.006
 """Share of Writes whose FPDUs are as long as they can be."""
 _EMPTY_END = 0.1
-"""Share of messages whose last segment has no octets; that of the others has some."""
+"""Share of messages whose last segment has no bytes; that of the others has some."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Segment:
 
 
 def _lengths(rng: random.Random, limit: int) -> int:
-    """Octets of a message, 0 to `limit`."""
+    """Bytes of a message, 0 to `limit`."""
     return min(limit, rng.choice([0, 1, 2, 4, rng.randrange(64), rng.randrange(400), limit]))
 
 
 def _range(rng: random.Random, place: Place, limit: int) -> tuple[int, int]:
-    """A Tagged Offset and octets inside of a region, often at its edges."""
+    """A Tagged Offset and bytes inside of a region, often at its edges."""
     octets = _lengths(rng, min(place.size - 1, limit))
     last = place.end - octets
     return rng.choice([place.base, last, rng.randint(place.base, last)]), octets

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from stagecoach.host_driver.transport.base import DeviceClosed
+from stagecoach.host_driver.transport.network import Link
 from stagecoach.sim.device import NEVER, Device, DeviceCallError
 from stagecoach.sim.irq import Irq
 from stagecoach.sim.network.channel import Channel
@@ -91,6 +92,16 @@ class Card(ABC):
         except WireError as error:
             self.unplugged = error
             return None
+
+    def link(self) -> Link:
+        """How the wire is."""
+        # To look takes a peer that has come, as the thread that serves the wire does.
+        with self._timeline.lock:
+            if self.unplugged is not None:
+                carrier = f"lost: {self.unplugged}"
+            else:
+                carrier = "up" if self._wire.connected else "down: no peer yet"
+            return Link(carrier, dict(self._wire.refused))
 
     # As a member of the timeline.
 

@@ -74,7 +74,7 @@ class LlpChannel(Channel):
         self.send(HEADER.pack(kind, lane, value) + octets)
 
     def messages(self) -> Iterator[tuple[LlpMessage, int, int, bytes]]:
-        """All messages that have come: kind, LLP connection, value, octets."""
+        """All messages that have come: kind, LLP connection, value, bytes."""
         while (message := self.receive()) is not None:
             kind, lane, value = HEADER.unpack_from(message)
             yield LlpMessage(kind), lane, value, message[HEADER.size :]

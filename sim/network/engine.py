@@ -31,7 +31,7 @@ _Ends = tuple[tuple[IPv4Address, int], tuple[IPv4Address, int]]
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Of an engine: octets of the rings and of an IP packet, least RTO in microseconds."""
+    """Of an engine: bytes of the rings and of an IP packet, least RTO in microseconds."""
 
     mac: bytes
     mtu: int
@@ -65,7 +65,7 @@ class Engine:
     ----------
     frames: for the driver. ended: connections that ended. doubtful: handles of connections with R1
         retransmissions that were not answered. dropped: frames without room. urgent: segments of
-        connections with an urgent pointer, whose octets stay in the stream.
+        connections with an urgent pointer, whose bytes stay in the stream.
     news: whether something came for a stream that no QP has, since this was set to `False`.
     """
 

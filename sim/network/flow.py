@@ -18,10 +18,10 @@ from stagecoach.sim.model.tcp.segment import Segment
 from stagecoach.sim.model.tcp.state import Cause, Settings, State
 
 Post = Callable[[LlpMessage, int, int, bytes], None]
-"""Sends a message to the device: kind, LLP connection, value, octets."""
+"""Sends a message to the device: kind, LLP connection, value, bytes."""
 
 DEVICE_RING = 1 << 20
-"""Octets of the ring of `sim/runtime/rnic/llp.h` that the device reads from."""
+"""Bytes of the ring of `sim/runtime/rnic/llp.h` that the device reads from."""
 
 _PIECE = 1 << 16
 _ENDS = {
@@ -40,7 +40,7 @@ class Flow:
 
     Parameters
     ----------
-    handle: of the port. established: what the driver's handshake left. tx_ring: octets of the
+    handle: of the port. established: what the driver's handshake left. tx_ring: bytes of the
         TX ring. post: sends a message to the device.
 
     Attributes
@@ -84,7 +84,7 @@ class Flow:
         self.shut = False
         self._tx_ring = tx_ring
         self._post = post
-        # Of the octets received and not taken, those that the device has; and in all what it
+        # Of the bytes received and not taken, those that the device has; and in all what it
         # released since `attach`.
         self._given = 0
         self._released = 0
@@ -111,13 +111,13 @@ class Flow:
 
     @property
     def queued(self) -> int:
-        """Octets of the TX ring that are in use."""
+        """Bytes of the TX ring that are in use."""
         sender = self.connection.record.sender
         return sender.end - min(sender.una, sender.end)
 
     @property
     def unread(self) -> int:
-        """Octets received in order that nobody has taken."""
+        """Bytes received in order that nobody has taken."""
         return len(self.connection.record.receiver.unread)
 
     def ended(self) -> Ended:
@@ -132,7 +132,7 @@ class Flow:
     # The stream before a QP has it.
 
     def send(self, now: int, octets: bytes) -> int:
-        """Take octets, as many as the TX ring has room for. Raises `KeyError` if it has ended."""
+        """Take bytes, as many as the TX ring has room for. Raises `KeyError` if it has ended."""
         if self.over:
             raise KeyError(self.handle)
         if self.shut or self.connection.state not in SENDING:
@@ -143,7 +143,7 @@ class Flow:
         return len(taken)
 
     def receive(self, now: int, maximum: int) -> bytes:
-        """Octets that were received in order. Raises `KeyError` if the connection was lost."""
+        """Bytes that were received in order. Raises `KeyError` if the connection was lost."""
         if self.connection.cause not in (None, Cause.CLOSED):
             raise KeyError(self.handle)
         if not self.unread and self._at_end:
@@ -152,7 +152,7 @@ class Flow:
 
     @property
     def readable(self) -> bool:
-        """Whether there are octets, or none will come."""
+        """Whether there are bytes, or none will come."""
         return bool(self.unread) or self._at_end
 
     @property

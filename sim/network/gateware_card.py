@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
-from stagecoach.host_driver.transport.network import FrameHead
+from stagecoach.host_driver.transport.network import FrameHead, Link
 from stagecoach.sim.device import NEVER, Device, DeviceCallError
 from stagecoach.sim.irq import Irq
 from stagecoach.sim.network.card import BATCH, Card
@@ -154,3 +154,7 @@ class GatewareHost:
         """The headers of the last frames, the oldest first."""
         with self._timeline.lock:
             return self._card.log.heads()
+
+    def link(self) -> Link:
+        """How the wire is."""
+        return self._card.link()

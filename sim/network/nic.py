@@ -180,9 +180,7 @@ class SimulatedNic(SimulatedDevice):
     @property
     def carrier(self) -> bool:
         """Whether a peer is at the other end of the wire. Frames are lost until then."""
-        # To look takes a peer that has come, as the thread that serves the wire does.
-        with self._time.lock:
-            return self._wire.connected
+        return self._card.link().carrier == "up"
 
     @property
     def info(self) -> dict[str, Any]:
@@ -197,18 +195,13 @@ class SimulatedNic(SimulatedDevice):
             "gateway": "none" if address.gateway is None else str(address.gateway),
             "mac": address.mac.hex(":"),
             "mtu": address.mtu,
-            "carrier": self._carrier(),
+            "carrier": self._card.link().carrier,
         }
-
-    def _carrier(self) -> str:
-        if (lost := self._card.unplugged) is not None:
-            return f"lost: {lost}"
-        return "up" if self.carrier else "down: no peer yet"
 
     # Registers: through the time if that is counted in cycles.
 
     def read_register(self, address: int) -> int:
-        """Return the 32-bit register at an octet address."""
+        """Return the 32-bit register at a byte address."""
         if self._cycle_time is None:
             return super().read_register(address)
         return self._access(address)
@@ -296,5 +289,5 @@ class SimulatedNic(SimulatedDevice):
         self._card.close("the device is closed")
         self._time._remove(self._card)
         super().close()
-        self._wire.close()
         self._channel.close()
+        self._wire.close()  # last: its capture may have failed

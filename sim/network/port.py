@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from ipaddress import IPv4Address
 from typing import Any
 
 from stagecoach.host_driver.network.ethernet import MAC_OCTETS
@@ -13,6 +14,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
 )
 from stagecoach.sim.network.engine import Engine
 from stagecoach.sim.network.flow import Flow
@@ -29,11 +31,11 @@ class EnginePort:
     Parameters
     ----------
     engine: whose state is guarded by the lock of `timeline`. send: sends a frame; `False` if there
-        is no room. log: of the frames.
+        is no room. log: of the frames. link: how the wire is.
 
     Attributes
     ----------
-    closed: why there is no device any more, or `None`.
+    closed: why there is no device any more, or `None`. link: how the wire is.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class EnginePort:
         timeline: Timeline,
         send: Callable[[bytes], bool],
         log: FrameLog,
+        link: Callable[[], Link],
     ) -> None:
         self.closed: str | None = None
         self._engine = engine
         self._timeline = timeline
         self._send = send
         self._log = log
+        self.link = link
         self._woken = False
 
     @property
@@ -59,6 +63,10 @@ class EnginePort:
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
         return self._engine.settings.maximum_connections
+
+    def answer(self, address: IPv4Address) -> bool:
+        """The reference TCP answers nothing."""
+        return False
 
     @property
     def dropped_frames(self) -> int:
@@ -160,18 +168,18 @@ class EnginePort:
                 self._engine.serve(now, flow)
 
     def readable(self, handle: int) -> bool:
-        """Whether there are octets, or the end."""
+        """Whether there are bytes, or the end."""
         with self._timeline.lock:
             self._require_open()
             return self._engine.flow(handle).readable
 
     def send(self, handle: int, octets: bytes) -> int:
-        """Write to the stream; how many octets were taken."""
+        """Write to the stream; how many bytes were taken."""
         with self._flow(handle) as (now, flow):
             return flow.send(now, octets)
 
     def receive(self, handle: int, maximum: int) -> bytes:
-        """Take octets of the stream."""
+        """Take bytes of the stream."""
         with self._flow(handle) as (now, flow):
             return flow.receive(now, maximum)
 

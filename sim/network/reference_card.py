@@ -37,7 +37,7 @@ class ReferenceCard(Card):
     ) -> None:
         super().__init__(device, channel, wire, timeline, paced=paced)
         self.engine = Engine(settings, self._send_segment, channel.post)
-        self.port = EnginePort(self.engine, timeline, self._send, self.log)
+        self.port = EnginePort(self.engine, timeline, self._send, self.log, self.link)
         self._unsent: deque[bytes] = deque()
 
     @property

@@ -11,7 +11,7 @@ _PROTOCOL = 23
 _ADDRESSES = slice(26, 34)
 _PORTS = slice(34, 38)
 _LEAST = 54
-"""Octets of a frame with a segment: headers without options."""
+"""Bytes of a frame with a segment: headers without options."""
 
 _HALF = 1 << 31
 
@@ -22,7 +22,7 @@ class SegmentLog(FrameLog):
     Attributes
     ----------
     counts: of those that the card sent: segments, with data, pure ACKs, with SYN, FIN or RST, with
-        SACK blocks; retransmitted: whose octets were all sent before; wrapped: whose octets have
+        SACK blocks; retransmitted: whose bytes were all sent before; wrapped: whose bytes have
         both sequence number 2^32 - 1 and 0. others: frames that are no segments.
     """
 

@@ -47,11 +47,11 @@ class Traffic(Protocol):
     """Of one connection. Rounds of several of them go on at once."""
 
     def begin(self) -> None:
-        """Begin a round: octets in both directions."""
+        """Begin a round: bytes in both directions."""
         ...
 
     def finish(self) -> int:
-        """Wait for its end; returns how many octets arrived. Raises `AssertionError` if they are
+        """Wait for its end; returns how many bytes arrived. Raises `AssertionError` if they are
         not those that were sent.
         """
         ...
@@ -80,7 +80,7 @@ class _End:
     completions: int = 0
 
     def place(self, octets: int) -> int:
-        """Where in the sink octets go that no other ones of this round are at."""
+        """Where in the sink bytes go that no other ones of this round are at."""
         at = self.used
         self.used += octets
         return at
@@ -124,7 +124,7 @@ class QPTraffic:
                 nics[0].run_cycles(1000)
 
     def begin(self) -> None:
-        """Post the messages of a round, and a Read behind them."""
+        """Post the messages of a round, and a Read after them."""
         for end in self._ends:
             end.used = end.completions = 0
         here, there = self._ends
@@ -191,7 +191,7 @@ class QPTraffic:
 
 
 class StreamTraffic:
-    """Octets of programs, on a connection that ends now and then by FIN or RST, and opens again."""
+    """Bytes of programs, on a connection that ends now and then by FIN or RST, and opens again."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class StreamTraffic:
                 at += len(piece)
 
     def finish(self) -> int:
-        """Take all octets at both ends."""
+        """Take all bytes at both ends."""
         for stream, octets in zip(self._streams, self._sent[::-1], strict=True):
             came = stream.receive_exactly(len(octets), SECONDS)
             assert came == octets, "octets of a stream are not those that were sent"

@@ -81,9 +81,9 @@ class WireAddress:
     """A simulated Ethernet interface, as a program is told of it.
 
     text: the address as it was given. tcp: one of `ENGINES`. ip: of the device, with its network.
-    gateway: `None` if it reaches only its network. mac: 6 octets. mtu: octets of an IP packet.
+    gateway: `None` if it reaches only its network. mac: 6 bytes. mtu: bytes of an IP packet.
     dscp, ttl: of packets of connections. keep_alive_s: idle seconds before a keep-alive probe,
-    `None` for none. rto_min_ms: least retransmission timeout. rx_ring, tx_ring: octets of a
+    `None` for none. rto_min_ms: least retransmission timeout. rx_ring, tx_ring: bytes of a
     connection's rings. tx, rx: impairments of frames from and to the device. pcap: file for what
     the wire carries, or `None`.
     """

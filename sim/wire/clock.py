@@ -6,7 +6,7 @@ from typing import Protocol
 from stagecoach.sim.wire.impairments import PS_PER_NS
 
 CYCLE_PS = 6400
-"""Of a clock of 156.25 MHz, at which 8 octets per cycle are 10 Gbit/s."""
+"""Of a clock of 156.25 MHz, at which 8 bytes per cycle are 10 Gbit/s."""
 
 
 class Clock(Protocol):

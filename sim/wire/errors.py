@@ -27,6 +27,10 @@ class WireInUse(WireError):
     """Another program has it."""
 
 
+class NetworkInUse(WireError):
+    """Another interface of this machine has addresses of that network."""
+
+
 class WireDown(WireError):
     """It is there, but carries no frames until it is set up."""
 
@@ -40,4 +44,4 @@ class PeerGone(WireError):
 
 
 class FramingError(WireError):
-    """The peer sent an invalid frame; the stream is unusable."""
+    """The peer announced a frame of an absurd length, and was disconnected."""

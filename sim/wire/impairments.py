@@ -18,7 +18,7 @@ MINIMUM_FRAME = 60
 """Octets of a frame without FCS (IEEE 802.3, 4A.4.2); a shorter one is padded on the wire."""
 
 OVERHEAD = 24
-"""Octets that a frame takes on the wire besides its own: preamble and start delimiter (8), FCS (4)
+"""Bytes that a frame takes on the wire besides its own: preamble and start delimiter (8), FCS (4)
 and the gap to the next one (12)."""
 
 MAXIMUM_LATE_FRAMES = 4
@@ -59,7 +59,7 @@ class Fate:
     """What happens to one frame.
 
     late_frames: 0, or how many frames of its length overtake it. flipped: the bit that arrives
-    wrong, counted from bit 0 of the first octet, or `None`.
+    wrong, counted from bit 0 of the first byte, or `None`.
     """
 
     lost: bool
@@ -98,14 +98,14 @@ class Impairments:
         return round(self.delay_us * PS_PER_US)
 
     def wire_time_ps(self, octets: int) -> int:
-        """How long a frame of so many octets takes, in picoseconds: at 10 Gbit/s (n + 24)/8 cycles
+        """How long a frame of so many bytes takes, in picoseconds: at 10 Gbit/s (n + 24)/8 cycles
         of 6.4 ns. `octets` are those of the frame without FCS. Rounded up.
         """
         bits = 8 * (max(octets, MINIMUM_FRAME) + OVERHEAD)
         return math.ceil(bits * PS_PER_NS / Fraction(self.rate_gbps))
 
     def fate(self, direction: Direction, number: int, octets: int) -> Fate:
-        """What happens to the frame `number` (from 0) of a direction, which has `octets` octets."""
+        """What happens to the frame `number` (from 0) of a direction, which has `octets` bytes."""
         place = struct.pack("<QBQ", self.seed, direction, number)
         draws = struct.unpack("<6Q", hashlib.blake2b(place, digest_size=48).digest())
         loss, duplicate, reorder, corrupt, late, bit = draws

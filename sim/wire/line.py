@@ -53,6 +53,10 @@ class Line:
         if fate.duplicated:
             self._fly(frame, self._occupy(wire_time, now_ps))
 
+    def pass_by(self, octets: int, now_ps: int) -> None:
+        """Something that is no frame takes its time on the wire, and does not arrive."""
+        self._occupy(self._impairments.wire_time_ps(octets), now_ps)
+
     def lag_ps(self, now_ps: int) -> int:
         """For how long the wire is still busy, or for how long a frame has waited to be taken,
         whatever is more.

@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 0.002
 _CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 
 
-def open_pair(name: str, maximum: int) -> StreamEnd:
+def open_pair(name: str) -> StreamEnd:
     """One end of a pair: the first to come listens, the second one connects, a third is refused.
 
     The name is that of a user in a network namespace of Linux. It is free again when the first end
@@ -36,7 +36,7 @@ def open_pair(name: str, maximum: int) -> StreamEnd:
             if not _is_of_this_user(made):
                 made.close()
                 raise WireNotPermitted(f"{text}: a program of another user has the name")
-            return StreamEnd(text, maximum, connected=made)
+            return StreamEnd(text, connected=made)
         made = new_socket()
         try:
             made.bind(place)
@@ -45,7 +45,7 @@ def open_pair(name: str, maximum: int) -> StreamEnd:
             time.sleep(_PAUSE_SECONDS)
             continue
         made.listen(0)
-        return StreamEnd(text, maximum, listener=made, accepts=_is_of_this_user)
+        return StreamEnd(text, listener=made, accepts=_is_of_this_user)
     raise WireInUse(f"{text}: it has two ends already; allowed: another name")
 
 

@@ -1,4 +1,4 @@
-"""Frames over a Unix stream socket, as in QEMU's `-netdev stream`: a length of 4 octets, big
+"""Frames over a Unix stream socket, as in QEMU's `-netdev stream`: a length of 4 bytes, big
 endian, then the frame.
 """
 
@@ -18,8 +18,8 @@ from stagecoach.sim.wire.errors import (
     WrongWire,
 )
 
-MINIMUM_OCTETS = 14
-"""The Ethernet header alone."""
+LONGEST_OCTETS = (64 << 10) + 4096
+"""Of a frame of QEMU (NET_BUFSIZE). Who announces a longer one does not speak this framing."""
 
 _LENGTH_OCTETS = 4
 _CHUNK = 1 << 16
@@ -33,16 +33,14 @@ class StreamEnd:
 
     Parameters
     ----------
-    name: for errors. maximum: octets of the longest frame. connected, listener: one of both, not
-    blocking. accepts: whether a peer that connected is welcome; all are, without it. again: makes
-    a listener for the next peer when one has gone; without it that is the end. closed: called at
-    the end.
+    name: for errors. connected, listener: one of both, not blocking. accepts: whether a peer that
+    connected is welcome; all are, without it. again: makes a listener for the next peer when one
+    has gone; without it that is the end. closed: called at the end.
     """
 
     def __init__(
         self,
         name: str,
-        maximum: int,
         *,
         connected: socket.socket | None = None,
         listener: socket.socket | None = None,
@@ -51,7 +49,6 @@ class StreamEnd:
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         self._name = name
-        self._maximum = maximum
         self._peer = connected
         self._listener = listener
         self._accepts = accepts
@@ -89,7 +86,8 @@ class StreamEnd:
         """The next frame, or `None`.
 
         After the last one of a peer that has gone the next peer is waited for, or it raises
-        `PeerGone`. Raises `FramingError`.
+        `PeerGone`. Raises `FramingError` for a length above `LONGEST_OCTETS`: that peer is
+        disconnected, and the next one may come if that is so when a peer has gone.
         """
         if not self.connected:
             return None
@@ -138,6 +136,13 @@ class StreamEnd:
         """It has gone. Raises `PeerGone` unless another one may come."""
         if self._again is None:
             raise PeerGone(f"{self._name}: {why}")
+        self._wait_for_next()
+
+    def _wait_for_next(self) -> None:
+        """Disconnects the peer; the next one may come, or this is the end."""
+        if self._again is None:
+            self.close()
+            return
         for opened in (self._peer, self._listener):
             if opened is not None:
                 opened.close()
@@ -151,10 +156,11 @@ class StreamEnd:
         if len(self._received) < _LENGTH_OCTETS:
             return None
         length = int.from_bytes(self._received[:_LENGTH_OCTETS], "big")
-        if not MINIMUM_OCTETS <= length <= self._maximum:
+        if length > LONGEST_OCTETS:
+            self._wait_for_next()
             raise FramingError(
-                f"{self._name}: the peer announces a frame of {length} bytes; "
-                f"allowed: {MINIMUM_OCTETS} to {self._maximum}"
+                f"{self._name}: the peer announced a frame of {length} bytes, and was "
+                f"disconnected; allowed: up to {LONGEST_OCTETS}"
             )
         end = _LENGTH_OCTETS + length
         if len(self._received) < end:
@@ -170,7 +176,7 @@ class StreamEnd:
         return not self._unsent
 
     def _write(self, octets: bytes) -> int:
-        """How many octets the peer took, or lost."""
+        """How many bytes the peer took, or lost."""
         assert self._peer is not None
         try:
             return self._peer.send(octets)
@@ -180,7 +186,7 @@ class StreamEnd:
             return len(octets)
 
 
-def connect_stream(path: str, maximum: int) -> StreamEnd:
+def connect_stream(path: str) -> StreamEnd:
     """Connects to a program that listens at a path."""
     name = f"unix:{path}"
     connected = new_socket()
@@ -189,10 +195,10 @@ def connect_stream(path: str, maximum: int) -> StreamEnd:
     except OSError as error:
         connected.close()
         raise _connect_error(name, path, error) from None
-    return StreamEnd(name, maximum, connected=connected)
+    return StreamEnd(name, connected=connected)
 
 
-def listen_stream(path: str, maximum: int) -> StreamEnd:
+def listen_stream(path: str) -> StreamEnd:
     """Listens at a path, which must not be there yet, for one program after the other."""
     name = f"unix-listen:{path}"
 
@@ -220,7 +226,7 @@ def listen_stream(path: str, maximum: int) -> StreamEnd:
         listener, made = listen_there()
         return listener
 
-    return StreamEnd(name, maximum, listener=listener, again=again, closed=remove)
+    return StreamEnd(name, listener=listener, again=again, closed=remove)
 
 
 def new_socket() -> socket.socket:

@@ -36,7 +36,7 @@ IFREQ_INTEGER = struct.Struct("16si20x")
 class TapEnd:
     """One end of a wire: a TAP that is there and up. Nothing here waits.
 
-    name: of the interface. maximum: octets of the longest frame; longer ones are dropped.
+    name: of the interface. maximum: bytes of the longest frame; of a longer one comes one more.
     """
 
     def __init__(self, name: str, maximum: int) -> None:
@@ -79,15 +79,12 @@ class TapEnd:
 
     def receive(self) -> bytes | None:
         """The next frame of Linux, or `None`. Raises `PeerGone`."""
-        while True:
-            try:
-                frame = os.read(self._file, self._maximum + 1)
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                raise PeerGone(f"tap:{self._name}: {error.strerror}; was it removed?") from None
-            if len(frame) <= self._maximum:
-                return frame
+        try:
+            return os.read(self._file, self._maximum + 1)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise PeerGone(f"tap:{self._name}: {error.strerror}; was it removed?") from None
 
     def close(self) -> None:
         """Closes it; twice is allowed. The TAP stays if it was there before."""

@@ -7,7 +7,8 @@ import os
 import socket
 import struct
 
-from stagecoach.sim.wire.errors import WireError, WireNotPermitted
+from stagecoach.sim.wire.errors import NetworkInUse, WireError, WireNotPermitted
+from stagecoach.sim.wire.networks_in_use import networks_in_use
 from stagecoach.sim.wire.tap import IFF_UP, IFREQ_FLAGS, IFREQ_INTEGER, attach_tap, interface_flags
 
 _TUNSETPERSIST = 0x400454CB
@@ -24,7 +25,8 @@ _IFREQ_ADDRESS = struct.Struct("16sHH4s16x")
 def set_up_tap(name: str, ip: ipaddress.IPv4Interface, mtu: int, owner: int) -> None:
     """Makes the TAP if it is not there, gives it to the user `owner`, and sets it up.
 
-    ip: of Linux. mtu: octets of an IP packet. Raises `WireError`; a TAP that was made is removed
+    ip: of Linux. mtu: bytes of an IP packet. Raises `WireError`, also if another interface has
+    addresses of that network: what goes there would go to the TAP. A TAP that was made is removed
     then.
     """
     was_there = name in (known for _, known in socket.if_nameindex())
@@ -33,6 +35,7 @@ def set_up_tap(name: str, ip: ipaddress.IPv4Interface, mtu: int, owner: int) -> 
     except WireNotPermitted as error:
         raise WireNotPermitted(f"{error}; setting up a TAP needs root (CAP_NET_ADMIN)") from None
     try:
+        _require_unused(name, ip.network)
         fcntl.ioctl(file, _TUNSETOWNER, owner)
         fcntl.ioctl(file, _TUNSETPERSIST, 1)
         _set_up(name.encode(), ip, mtu, interface_flags(name))
@@ -47,6 +50,16 @@ def set_up_tap(name: str, ip: ipaddress.IPv4Interface, mtu: int, owner: int) -> 
         raise WireError(f"tap:{name}: {error.strerror}") from None
     finally:
         os.close(file)
+
+
+def _require_unused(name: str, network: ipaddress.IPv4Network) -> None:
+    own = socket.if_nametoindex(name)
+    for use in networks_in_use():
+        if use.interface != own and use.network.overlaps(network):
+            raise NetworkInUse(
+                f"tap:{name}: network {network} overlaps {use.words} of interface "
+                f"{socket.if_indextoname(use.interface)}; allowed: --ip of another network"
+            )
 
 
 def _set_up(name: bytes, ip: ipaddress.IPv4Interface, mtu: int, flags: int) -> None:

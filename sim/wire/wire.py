@@ -4,18 +4,21 @@ from collections import Counter
 from types import TracebackType
 from typing import Protocol, Self
 
-from stagecoach.sim.capture.pcapng import PcapngWriter
 from stagecoach.sim.wire.address import Attachment, WireAddress
 from stagecoach.sim.wire.clock import Clock, WallClock
-from stagecoach.sim.wire.errors import WireError
-from stagecoach.sim.wire.impairments import PS_PER_NS, PS_PER_US, Direction
+from stagecoach.sim.wire.errors import FramingError, WireError
+from stagecoach.sim.wire.impairments import PS_PER_US, Direction
 from stagecoach.sim.wire.line import Line
 from stagecoach.sim.wire.pair import open_pair
-from stagecoach.sim.wire.stream import MINIMUM_OCTETS, connect_stream, listen_stream
+from stagecoach.sim.wire.stream import connect_stream, listen_stream
 from stagecoach.sim.wire.tap import TapEnd, require_mtu
+from stagecoach.sim.wire.wire_capture import WireCapture
+
+MINIMUM_OCTETS = 14
+"""The Ethernet header alone."""
 
 FRAME_OVERHEAD = 18
-"""Octets of a frame besides its IP packet: the Ethernet header, and one VLAN tag."""
+"""Bytes of a frame besides its IP packet: the Ethernet header, and one VLAN tag."""
 
 _QUEUE_PS = 1000 * PS_PER_US
 """So much may wait in front of a wire: a millisecond, 1.25 MB at 10 Gbit/s."""
@@ -30,7 +33,7 @@ class End(Protocol):
         ...
 
     def fileno(self) -> int:
-        """What is readable when `receive` has something to do."""
+        """What is readable when `receive` has something to do; -1 when it never will."""
         ...
 
     def send(self, frame: bytes) -> bool:
@@ -38,7 +41,7 @@ class End(Protocol):
         ...
 
     def receive(self) -> bytes | None:
-        """The next frame, or `None`."""
+        """The next frame of whatever length, or `None`."""
         ...
 
     def close(self) -> None:
@@ -47,29 +50,40 @@ class End(Protocol):
 
 
 def open_end(wire: Attachment, mtu: int) -> End:
-    """Opens the end of a wire for IP packets of up to `mtu` octets. Raises `WireError`."""
-    maximum = mtu + FRAME_OVERHEAD
+    """Opens the end of a wire for IP packets of up to `mtu` bytes. Raises `WireError`."""
     match wire.kind:
         case "tap":
-            require_mtu(wire.name, mtu)
-            return TapEnd(wire.name, maximum)
+            end = TapEnd(wire.name, mtu + FRAME_OVERHEAD)
+            try:
+                require_mtu(wire.name, mtu)
+            except WireError:
+                end.close()
+                raise
+            return end
         case "unix":
-            return connect_stream(wire.name, maximum)
+            return connect_stream(wire.name)
         case "unix-listen":
-            return listen_stream(wire.name, maximum)
+            return listen_stream(wire.name)
         case _:
-            return open_pair(wire.name, maximum)
+            return open_pair(wire.name)
 
 
 class Wire:
     """The wire of an address, as the device's MAC sees it. Nothing here waits.
 
-    Frames are from the destination address to the last octet before the FCS. Time is that of
+    Frames are from the destination address to the last byte before the FCS. Time is that of
     `clock`, without it the wall's. What the address calls pcap gets each frame when it arrives,
     at either side: lost ones are not in it, duplicated ones twice. Raises `WireError`.
 
     Two devices on a pair, or any peer with a wire of its own, have two wires one after the other,
     as with a switch between them: each has its rate and its impairments.
+
+    Attributes
+    ----------
+    refused: what the other end sent that is no frame here, by name. `too_short`: below 14 bytes.
+        `too_long`: above MTU and overhead, as of a peer with another MTU. Both take their time on
+        the wire, and are dropped. `stream_invalid`: a stream announced an absurd length; its peer
+        was disconnected.
     """
 
     def __init__(self, address: WireAddress, clock: Clock | None = None) -> None:
@@ -77,15 +91,14 @@ class Wire:
         self._maximum = address.mtu + FRAME_OVERHEAD
         self._tx = Line(address.tx, Direction.TX)
         self._rx = Line(address.rx, Direction.RX)
+        self.refused: Counter[str] = Counter()
         self._gone: WireError | None = None
         self._end = open_end(address.wire, address.mtu)
-        self._pcap: PcapngWriter | None = None
-        if address.pcap is not None:
-            try:
-                self._pcap = PcapngWriter(address.pcap)
-            except OSError as error:
-                self._end.close()
-                raise WireError(f"pcap={address.pcap}: {error.strerror}") from None
+        try:
+            self._capture = None if address.pcap is None else WireCapture(address.pcap)
+        except WireError:
+            self._end.close()
+            raise
 
     @property
     def connected(self) -> bool:
@@ -151,10 +164,14 @@ class Wire:
         now = self._clock.now_ps()
         try:
             while self._rx.lag_ps(now) <= _QUEUE_PS:
-                frame = self._end.receive()
+                frame = self._take()
                 if frame is None:
                     break
-                self._rx.push(frame, now)
+                if MINIMUM_OCTETS <= len(frame) <= self._maximum:
+                    self._rx.push(frame, now)
+                    continue
+                self.refused["too_short" if len(frame) < MINIMUM_OCTETS else "too_long"] += 1
+                self._rx.pass_by(len(frame), now)
             while (arrival := self._tx.first(now)) is not None:
                 time, frame = arrival
                 if not self._end.send(frame):
@@ -164,11 +181,25 @@ class Wire:
         except WireError as error:
             self._gone = error
 
+    def _take(self) -> bytes | None:
+        """What the other end has sent. Raises `WireError` if nothing will come any more."""
+        try:
+            return self._end.receive()
+        except FramingError:
+            self.refused["stream_invalid"] += 1
+            if self._end.fileno() < 0:
+                raise
+            return None
+
     def close(self) -> None:
-        """Closes it with its capture; twice is allowed. Frames under way are lost."""
+        """Closes it with its capture; twice is allowed. Frames under way are lost.
+
+        Raises `WireError` if not all frames are in the capture.
+        """
         self._end.close()
-        if self._pcap is not None:
-            self._pcap.close()
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            capture.close()
 
     def __enter__(self) -> Self:
         return self
@@ -182,5 +213,5 @@ class Wire:
         self.close()
 
     def _record(self, time_ps: int, frame: bytes, *, inbound: bool) -> None:
-        if self._pcap is not None:
-            self._pcap.frame(frame, time_ps // PS_PER_NS, inbound=inbound)
+        if self._capture is not None:
+            self._capture.frame(time_ps, frame, inbound=inbound)

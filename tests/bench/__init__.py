@@ -1,1 +1,3 @@
 """Tests of what in the benchmarks is not simulation."""
+
+FAST = False  # measures whole devices

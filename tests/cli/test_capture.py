@@ -140,6 +140,11 @@ def test_a_file_that_cannot_be_written_is_one_line(folder, tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_file_that_gets_full_is_named(folder, capsys):
+    assert main(["capture", "-w", "/dev/full"]) == 1
+    assert capsys.readouterr().err == "stagecoach capture: /dev/full: No space left on device\n"
+
+
 def test_json_and_a_file_exclude_each_other(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["capture", "--json", "-w", "x"])

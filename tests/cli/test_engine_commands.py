@@ -16,6 +16,8 @@ import pytest
 
 from stagecoach.cli.main import main
 
+FAST = False  # runs whole devices
+
 pytestmark = [pytest.mark.usefixtures("compiled_nic"), pytest.mark.timeout(300)]
 
 SECONDS = 200

@@ -138,10 +138,36 @@ def test_ping_of_two_processes(tmp_path, capsys):
 
 def test_ping_of_nobody_says_so(tmp_path, capsys):
     device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&tcp=reference"
-    assert main(["ip", "ping", "192.0.2.9", "-c", "1", "--device", device]) == 1
-    out = capsys.readouterr().out
-    assert "seq=0 192.0.2.9 does not answer ARP requests" in out
-    assert "1 sent, 0 received, 100 % lost" in out
+    assert main(["ip", "ping", "192.0.2.9", "-c", "2", "--device", device]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    text = "192.0.2.9 does not answer ARP requests (carrier down: no peer yet)"
+    assert err == f"stagecoach ip: {text}\n"
+
+
+def test_a_neighbour_that_goes_during_ping_is_told_with_each_echo(tmp_path, capsys, monkeypatch):
+    other = SimulatedNic(f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24&tcp=reference")
+
+    def leave(seconds: float) -> None:
+        other.close()
+
+    device = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.2/24&tcp=reference"
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=time.monotonic, sleep=leave))
+    assert main(["ip", "ping", "192.0.2.1", "-c", "2", "-W", "2", "--device", device]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    lost = f"(carrier lost: pair:{tmp_path.name}: the peer closed the stream)"
+    assert lines[1] == f"seq=1 192.0.2.1 sent no reply in 2 s {lost}"
+    assert lines[2] == "2 sent, 1 received, 50 % lost"
+
+
+def test_a_capture_that_gets_full_is_told_after_the_summary(tmp_path, capsys):
+    wire = f"pair:{tmp_path.name}"
+    device = f"sim://?wire={wire}&ip=192.0.2.2/24&tcp=reference&pcap=/dev/full"
+    with SimulatedNic(f"sim://?wire={wire}&ip=192.0.2.1/24&tcp=reference"):
+        assert main(["ip", "ping", "192.0.2.1", "-c", "1", "-W", "20", "--device", device]) == 1
+    out, err = capsys.readouterr()
+    assert "1 sent, 1 received, 0 % lost" in out
+    assert err == "stagecoach ip: pcap=/dev/full: No space left on device\n"
 
 
 def test_a_ping_that_is_longer_than_the_mtu_is_one_line(tmp_path, capsys):

@@ -182,7 +182,10 @@ def test_lost_when_it_is_established(peer, tmp_path, capsys, command, end):
 @pytest.mark.requirement("TCP-MUST-20")
 @pytest.mark.parametrize("command", ["rping", "nfs"])
 def test_timed_out_when_it_is_established(peer, tmp_path, capsys, monkeypatch, command):
-    """The cable is pulled when the first FPDU comes; the limit R2 of the client is 3 s."""
+    """The cable is pulled when the first FPDU comes; the limit R2 of the client is 3 s.
+
+    Then the wire ends: that is told, too.
+    """
     plain = EngineSettings.tcp.fget  # type: ignore[attr-defined]
     short = property(lambda settings: dataclasses.replace(plain(settings), r2=3_000_000))
     monkeypatch.setattr(EngineSettings, "tcp", short)
@@ -201,10 +204,15 @@ def test_timed_out_when_it_is_established(peer, tmp_path, capsys, monkeypatch, c
         monkeypatch.setattr(card.engine, "take_frame", take_frame)
         stream.sendall(reply_to(request), 60)
         assert pulled.wait(60)
+        with peer._time.lock:
+            peer._wire.close()
 
     with peer.listen("", 99) as listener, meanwhile(serve):
         assert run(command, tmp_path, PEER, 99) == 1
-    assert "the connection timed out, the peer acknowledges nothing" in line(capsys)
+    told = line(capsys)
+    assert "the connection timed out, the peer acknowledges nothing" in told
+    assert told.endswith("the peer closed the stream)\n")
+    assert told.count("(carrier lost: ") == 1
 
 
 @pytest.mark.parametrize(("end", "status"), [(reset, 1), (close, 0)])

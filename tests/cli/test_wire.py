@@ -99,6 +99,32 @@ def test_a_pair_is_free_afterwards(capsys):
 
 
 @pytest.mark.parametrize(
+    ("pcap", "why"),
+    [
+        ("none/wire.pcapng", "No such file or directory"),
+        ("file/wire.pcapng", "Not a directory"),
+        (".", "Is a directory"),
+        ("denied/wire.pcapng", "Permission denied"),
+        ("denied", "Permission denied"),
+    ],
+)
+def test_a_capture_that_cannot_be_opened_is_one_line(pcap, why, folder, capsys, monkeypatch):
+    (folder / "file").touch()
+    (folder / "denied").mkdir() if "/" in pcap else (folder / "denied").touch()
+    # Root may write anywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: not path.endswith("denied"))
+    address = f"sim://?wire=unix-listen:wire.sock&ip=192.0.2.2/24&pcap={pcap}"
+    assert main(["wire", address]) == 1
+    assert capsys.readouterr() == ("", f"stagecoach wire: pcap={pcap}: {why}\n")
+
+
+def test_a_capture_that_is_there_is_left_as_it_is(folder, capsys):
+    (folder / "old").write_text("frames")
+    assert main(["wire", "sim://?wire=unix-listen:wire.sock&ip=192.0.2.2/24&pcap=old"]) == 0
+    assert (folder / "old").read_text() == "frames"
+
+
+@pytest.mark.parametrize(
     ("wire", "message"),
     [
         ("unix:none.sock", "unix:none.sock: no such path"),

@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stagecoach.host_driver import (
+    CQ,
     AsyncEvent,
     Cause,
+    CompChannel,
     Context,
     DeviceClosed,
     QPState,
     RecvWR,
+    TransportError,
     WaitTimeout,
     registers,
 )
@@ -272,3 +275,20 @@ def test_a_context_that_is_closed_ends_a_wait(descriptor):
     for call in (context.fileno, context.get_async_event):
         with pytest.raises(DeviceClosed, match=r"the context of \w+ is closed"):
             call()
+
+
+def test_a_device_that_threads_of_the_driver_cannot_call_says_so_at_once():
+    """As in a cocotb test."""
+    device = WaitingDevice()
+    device.calls_from_any_thread = False
+    with Context(device) as context, CompChannel(context) as channel:
+        stream = CQ(context).stream()
+        for use in (
+            context.fileno,
+            channel.fileno,
+            lambda: context.add_event_handler(print),
+            lambda: asyncio.run(anext(stream)),
+        ):
+            with pytest.raises(TransportError, match="allowed: wait, wait_event, get_cq_event"):
+                use()
+        assert not watchers()

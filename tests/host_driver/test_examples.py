@@ -4,6 +4,7 @@ import doctest
 import importlib
 import io
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,11 @@ def test_it_says_what_happens(example, verbs):
 
 def test_there_are_examples():
     assert len(EXAMPLES) > 12
+
+
+def test_no_other_package_has_examples_that_nobody_runs():
+    root = Path(__file__).parents[2]
+    others = ("bench", "cli", "gateware", "hw", "sim", "tools", "ulp")
+    sources = [path for folder in others for path in (root / folder).rglob("*.py")]
+    assert len(sources) > 500
+    assert [path for path in sources if "\n    >>> " in path.read_text()] == []

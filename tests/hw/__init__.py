@@ -1,1 +1,3 @@
 """Tests of the synthesis flow."""
+
+FAST = False  # synthesizes whole devices

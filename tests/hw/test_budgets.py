@@ -1,6 +1,8 @@
 """The budgets: what goes beyond them is named, and docs/timing.md has their figures."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,36 @@ def test_the_page_has_these_figures():
     assert shown == {
         name: Block(block.lut4, block.dp16kd) for name, block in list(kept.blocks.items())[:10]
     }
+
+
+def test_contributing_has_the_minutes_of_ci():
+    text = re.sub(r"\s+", " ", (ROOT / "CONTRIBUTING.md").read_text())
+    minutes = read().ci_minutes
+    steps = ", ".join(f"{step} {count}" for step, count in minutes.items())
+    assert f"on two cores: {steps}; {sum(minutes.values())} in all." in text
+
+
+def test_ci_warns_of_a_step_that_takes_longer(tmp_path):
+    for folder in (".ci", "hw", "bin"):
+        (tmp_path / folder).mkdir()
+    script = tmp_path / ".ci" / "run"
+    script.write_text((ROOT / ".ci" / "run").read_text())
+    minutes = {step: 0 if step == "lint" else 1 for step in read().ci_minutes}
+    rows = "".join(f"{step} = {count}\n" for step, count in minutes.items())
+    (tmp_path / "hw" / "budgets.toml").write_text(f"[ci_minutes]\n{rows}")
+    make = tmp_path / "bin" / "make"
+    make.write_text('#!/bin/sh\n[ "$2" != lint ] || sleep 1.1\n')
+    make.chmod(0o755)
+    path = f"{make.parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", script], env=os.environ | {"PATH": path}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    warning, passed = ran.stdout.splitlines()[-2:]
+    assert re.fullmatch(
+        r"WARNING: longer than expected: make lint: \d+ s, 0 minutes expected", warning
+    )
+    assert passed == "passed"
 
 
 def test_the_steps_of_ci_are_budgeted():

@@ -328,6 +328,20 @@ def test_a_command_tells_in_one_line_that_the_cache_cannot_be_written(tmp_path):
     assert line.startswith(f"stagecoach info: the cache {tmp_path}/file cannot be written")
 
 
+@pytest.mark.parametrize("arguments", [["cache"], ["cache", "clear"], ["cache", "--json"]])
+def test_a_cache_that_is_a_file_is_neither_shown_nor_cleared(
+    tmp_path, monkeypatch, capsys, arguments
+):
+    file = tmp_path / "file"
+    file.write_text("of the user")
+    monkeypatch.setenv("STAGECOACH_CACHE", str(file))
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"stagecoach cache: the cache {file} is no folder; name one in STAGECOACH_CACHE\n"
+    assert file.read_text() == "of the user"
+
+
 def test_a_command_tells_in_one_line_that_the_compiler_is_missing(tmp_path, root):
     (tmp_path / "perl").symlink_to(sys.executable)
     line = fails("info", PATH=str(tmp_path))

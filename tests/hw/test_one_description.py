@@ -11,6 +11,8 @@ from pathlib import Path
 from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.sim.runtime_header import runtime_header
 
+FAST = True
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("gateware", "host_driver", "hw", "sim", "ulp", "cli")
 OWN_VIEWS = ("sim/model/", "hw/formal/")

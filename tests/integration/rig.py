@@ -8,6 +8,7 @@ import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stagecoach.host_driver import (
     CQ,
@@ -139,7 +140,12 @@ class RawPeer:
 
 
 class End:
-    """A QP of a device with a PD, a CQ and a registered buffer of its own."""
+    """A QP of a device with a CQ and a registered buffer of its own, and a PD if none is given.
+
+    Parameters
+    ----------
+    access: rights of the region. channel: of the CQ. attr: of the QP, as `QPInitAttr` has it.
+    """
 
     def __init__(
         self,
@@ -147,11 +153,15 @@ class End:
         octets: int = 4096,
         access: AccessFlags = ALL,
         channel: CompChannel | None = None,
+        *,
+        pd: PD | None = None,
+        **attr: Any,
     ):
         self.context = context
-        self.pd = PD(context)
+        self.pd = PD(context) if pd is None else pd
         self.cq = CQ(context, channel=channel)
-        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(16, 16), rfc7306=True))
+        attr = {"cap": QPCap(16, 16), "rfc7306": True} | attr
+        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq, **attr))
         self.buffer = bytearray(octets)
         self.mr = MR(self.pd, self.buffer, access)
 

@@ -9,7 +9,6 @@ from stagecoach.host_driver import (
     Context,
     SendFlags,
     SendWR,
-    WCFlags,
     WCOpcode,
     WCStatus,
     WROpcode,
@@ -19,7 +18,6 @@ from stagecoach.sim.model import ddp, rdmap
 from stagecoach.sim.model.ddp import TaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import End, RawPeer, open_device
-from tests.integration.test_notify import CYCLES, interrupted
 from tests.integration.test_revoke import SECONDS, Link
 from tests.sim.model.vectors import vector
 
@@ -108,43 +106,6 @@ def test_it_completes_behind_a_read_and_begins_behind_it_with_a_fence(
     assert [wc.wr_id for wc in end.cq.wait(2, SECONDS)] == [1, 2]
     peer.pump_until(lambda: len(peer.ulpdus) == 1 + sent, SECONDS)
     peer.close()
-
-
-@pytest.mark.requirement("EXT-6-01", "EXT-6.3-02", "EXT-6.3-03")
-def test_a_receive_has_the_octets_and_its_buffer_is_left_alone(link: Link):
-    active, passive = link.ends
-    passive.buffer[:] = bytes(len(passive.buffer))
-    active.buffer[:] = bytes([0xEE]) * len(active.buffer)
-    target = {"remote_addr": passive.mr.addr + 1000, "rkey": passive.mr.rkey}
-    active.qp.post_send(
-        SendWR(0, WROpcode.IMM_DATA, imm_data=OCTETS),
-        SendWR(1, WROpcode.SEND, [active.element(0, 50)]),
-        SendWR(
-            2, WROpcode.RDMA_WRITE_WITH_IMM, [active.element(0, 9)], **target, imm_data=OCTETS[::-1]
-        ),
-    )
-    completions = passive.cq.wait(3, SECONDS)
-    assert [(wc.wr_id, wc.opcode, wc.byte_len, wc.imm_data) for wc in completions] == [
-        (0, WCOpcode.RECV_RDMA_WITH_IMM, 8, OCTETS),
-        (1, WCOpcode.RECV, 50, b""),
-        (2, WCOpcode.RECV_RDMA_WITH_IMM, 8, OCTETS[::-1]),
-    ]
-    placed = [n for n, octet in enumerate(passive.buffer) if octet]
-    assert placed == [*range(50), *range(1000, 1009)]
-
-
-@pytest.mark.parametrize("opcode", [WROpcode.IMM_DATA, WROpcode.RDMA_WRITE_WITH_IMM])
-def test_only_with_a_solicited_event_it_is_one(link: Link, opcode: WROpcode):
-    active, cq = link.active, link.passive.cq
-    interrupted(link)
-    cq.req_notify(solicited_only=True)
-    for flags, expected in ((SIGNALED, False), (SIGNALED | SOLICITED, True)):
-        active.qp.post_send(SendWR(0, opcode, send_flags=flags, imm_data=OCTETS))
-        link.run(CYCLES)
-        assert interrupted(link) == expected
-    cq.wait_event(SECONDS)
-    flags = [wc.wc_flags for wc in cq.wait(2, SECONDS)]
-    assert flags == [WCFlags.WITH_IMM, WCFlags.WITH_IMM | WCFlags.SOLICITED]
 
 
 def test_without_a_receive_it_stops_both_ends(context: Context):

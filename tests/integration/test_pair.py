@@ -7,17 +7,15 @@ from pathlib import Path
 import cocotb
 import pytest
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.sim.cosim.device import CocotbDevice, start_clock
-from stagecoach.sim.cosim.pair import RnicPair
 from stagecoach.sim.cosim.runner import parameter, run_cocotb
 from stagecoach.sim.cosim.streams import seeded_random
 from tests.integration.pair_traffic import draw_operations, run_ends
+from tests.support.pair import PAIR
 
 # The two devices are built once for all tests, which takes minutes on a small machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-PAIR = RnicPair(RnicConfig(qps=4, cqs=4, stags=16))
 QPS = 3
 OPERATIONS = 20
 

@@ -14,3 +14,5 @@ Where nothing may be sent twice both ends have a long retransmission timeout (`p
 No namespace, no TAP or no tshark: the tests fail and say so in one line. They need root, or
 `unshare -rn` before the command that runs them. With LINUX_CAPTURES=FOLDER the captures stay.
 """
+
+FAST = False  # needs root

@@ -14,7 +14,7 @@ from stagecoach.host_driver.network.network import Network
 from stagecoach.host_driver.network.settings import Settings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.transport.base import StreamClosed, TransportTimeout
-from stagecoach.host_driver.transport.network import NetworkPort
+from stagecoach.host_driver.transport.network import Link, NetworkPort
 from stagecoach.sim.network.engine import Engine, EngineSettings
 from stagecoach.sim.network.frame_log import FrameLog
 from stagecoach.sim.network.port import EnginePort
@@ -88,7 +88,9 @@ class NetworkInterface(DriverInterface):
             _CONNECTIONS,
         )
         self._engine = Engine(engine, self._send_segment, lambda *_: None)
-        port = EnginePort(self._engine, self._time, self._wire.send, FrameLog())
+        port = EnginePort(
+            self._engine, self._time, self._wire.send, FrameLog(), lambda: Link("up", {})
+        )
         self._port = port
         self._time._add(self)
         settings = Settings(

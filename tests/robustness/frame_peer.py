@@ -57,7 +57,7 @@ class Attacked:
     """
 
     def __init__(self, wire: str) -> None:
-        self._end = open_pair(wire, MTU + 18)
+        self._end = open_pair(wire)
         self._time = CycleTime(30.0)
         address = f"sim://?wire=pair:{wire}&ip={OWN}/24&mac={MAC.hex(':')}&tcp=engine"
         self.nic = SimulatedNic(

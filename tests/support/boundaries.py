@@ -71,7 +71,8 @@ TRIED = sorted({*range(9), *(1 << bits for bits in range(4, 17))})
 """Values that a constructor is called with."""
 
 CONFIG_ENDS = {name: (size.least, size.most) for name, size in SIZES.items()}
-CONFIG_ENDS |= {"data_width": (min(DATA_WIDTHS), max(DATA_WIDTHS)), "counters": (False, True)}
+CONFIG_ENDS |= {"data_width": (min(DATA_WIDTHS), max(DATA_WIDTHS))}
+CONFIG_ENDS |= dict.fromkeys(("counters", "answers"), (False, True))
 
 
 @dataclass

@@ -2,36 +2,21 @@
 
 Of a file that starts a simulator it runs the first test, so that has to be one that simulates, and
 of the cocotb tests in the file the first one.
+
+It runs nothing of a file that says `FAST = False`, or that is in a folder whose `__init__.py` says
+so. Such tests build, run or synthesize whole devices, have much of the TCP engine, whose blocks
+have tests of their own, or need root. `FAST = True` takes a file or a folder out of them again.
 """
 
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.support.checks import checks_of
 
-WHOLE = (
-    "tests/bench",
-    "tests/cli/test_engine_commands",
-    "tests/examples",
-    "tests/hw",
-    "tests/integration",
-    "tests/linux",
-    "tests/robustness",
-    "tests/sim/malformer",
-    "tests/sim/soak_tcp",
-    "tests/tcp/test_engine",
-    "tests/tcp/test_receive_path",
-    "tests/tcp/test_receive_side",
-    "tests/tcp/test_transmit_path",
-    "tests/test_nic",
-    "tests/tools",
-)
-"""How paths begin whose tests build, run or synthesize whole devices, have much of the TCP engine,
-whose blocks have tests of their own, or need root. None is fast."""
-
-FAST_INSIDE = ("tests/hw/interface", "tests/hw/test_one_description.py")
-"""Paths below these folders whose tests do none of that."""
+_SAYS = re.compile(r"^FAST = (True|False)\b", re.MULTILINE)
 
 _chosen: dict[str, str] = {}
 
@@ -51,12 +36,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Does not even import what is not fast: that takes as long as the tests may."""
+    """Does not even import what is not fast."""
     if not config.option.fast:
         return None
-    path = collection_path.as_posix().removeprefix(f"{config.rootpath.as_posix()}/")
-    fast = path.startswith(FAST_INSIDE) or any(inside.startswith(path) for inside in FAST_INSIDE)
-    return True if path.startswith(WHOLE) and not fast else None
+    if collection_path.is_dir():
+        # Nor the conftest.py of a folder in which nothing is fast.
+        files = list(collection_path.rglob("test_*.py"))
+        return True if files and not any(map(is_fast, files)) else None
+    return None if collection_path.suffix != ".py" or is_fast(collection_path) else True
+
+
+def is_fast(test: Path) -> bool:
+    """What a test file says, or else the nearest folder that says it; all others are fast.
+
+    The text is read, because an import takes as long as the tests may.
+    """
+    found = _SAYS.search(test.read_text())
+    return found[1] == "True" if found else _is_fast_folder(test.parent)
+
+
+@cache
+def _is_fast_folder(folder: Path) -> bool:
+    package = folder / "__init__.py"
+    if not package.exists():
+        return True
+    found = _SAYS.search(package.read_text())
+    return found[1] == "True" if found else _is_fast_folder(folder.parent)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

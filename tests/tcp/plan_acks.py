@@ -40,7 +40,7 @@ def ack_of_all_but_one(c: Case) -> None:
 
 @case(TransmitKind.ACK)
 def ack_of_a_probe(c: Case) -> None:
-    """RFC 9293, 3.8.6.1: its octet was not counted until it is acknowledged."""
+    """RFC 9293, 3.8.6.1: its byte was not counted until it is acknowledged."""
     c.numbers |= {"next": c.at(0), "max": c.at(0), "probed": 1}
     acknowledges(c, 1)
     c.becomes(numbers__next=c.at(1), numbers__max=c.at(1), times__deadlines__resend__armed=0)

@@ -32,7 +32,7 @@ R2_US = 100_000_000
 R1 = 3  # retransmissions (RFC 9293, 3.8.3)
 DELAY_US = 40_000
 QUEUED, SENT, RESENT = 5000, 3000, 1000
-"""Positions from SND.UNA on: of the end of all octets, of SND.MAX and of SND.NXT."""
+"""Positions from SND.UNA on: of the end of all bytes, of SND.MAX and of SND.NXT."""
 
 LAYOUTS = {
     "ack": ack_event(BITS),

@@ -18,6 +18,8 @@ from tests.tcp.engine_bench import RING, WINDOW, Bench, Flow, start
 from tests.tcp.frames import ARP, MAC, PEER
 from tests.tcp.receive_reference import SPACE
 
+FAST = False  # the whole engine
+
 SIZES = ("2 576", "64 1500")
 """Connections, and MTU."""
 

@@ -38,12 +38,16 @@ from tests.support.runner import parameter, run_cocotb
 SIZES = {"2": (2, 576), "256": (256, 9000)}
 """Connections and MTU."""
 
+WITH_ANSWERS = "256"
+"""The device that can answer requests."""
+
 WORD = 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("connections", SIZES)
 def test_network_registers(connections: str) -> None:
-    config, mtu = RnicConfig(qps=SIZES[connections][0]), SIZES[connections][1]
+    qps, mtu = SIZES[connections]
+    config = RnicConfig(qps=qps, answers=connections == WITH_ANSWERS)
     parameters = {"CONNECTIONS": connections}
     run_cocotb(NetworkRegisters(config, mtu), __name__, parameters=parameters)
 
@@ -78,6 +82,8 @@ class Bench:
                 "dropped",
                 "refused",
                 "failed",
+                "answered",
+                "unanswered",
             ),
         ):
             getattr(dut, name).value = 0
@@ -178,8 +184,28 @@ async def check_rings_reach_the_engine_and_their_state_the_driver(dut: Any) -> N
         await bench.write(driver.NETWORK_ENABLE)
         getattr(dut, f"{name}_idle").value = 1
         idle = await bench.read(driver.NETWORK_STATUS)
+        assert idle.pop("answers") == (parameter("CONNECTIONS") == WITH_ANSWERS)
         assert idle == {f"{one}_idle": int(one == name) for one in ("receive", "transmit")}
         getattr(dut, f"{name}_idle").value = 0
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def check_answers_have_an_address_and_are_off_at_first(dut: Any) -> None:
+    bench = await begin(dut)
+    assert not dut.answer.value
+    await bench.write(driver.NETWORK_ADDRESS, value=0xC0000202)
+    await bench.write(driver.NETWORK_ENABLE, receive=1, transmit=1, answer=1)
+    assert int(dut.address.value) == 0xC0000202
+    assert dut.answer.value and dut.receive_enable.value and dut.transmit_enable.value
+    await bench.pulse("answered", 7)
+    await bench.pulse("unanswered", 3)
+    assert (await bench.read(driver.NETWORK_ANSWERED))["value"] == 7
+    assert (await bench.read(driver.NETWORK_UNANSWERED))["value"] == 3
+    # A driver that sleeps has written nothing.
+    await ClockCycles(dut.clk, 500)
+    assert dut.answer.value
+    await bench.write(driver.NETWORK_ENABLE, receive=1)
+    assert not dut.answer.value
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

@@ -34,6 +34,8 @@ from tests.tcp.asked_ranges import asked_ranges
 from tests.tcp.receive_reference import SPACE, Reference
 from tests.tcp.write_port import WritePort
 
+FAST = False  # much of the engine, whose blocks have tests of their own
+
 CONNECTIONS, BITS = 64, 6
 SHIFT, MTU, RING = 2, 1500, 1 << 17
 

@@ -17,6 +17,8 @@ from tests.support.verdicts import Verdicts, each_check, simulate
 from tests.tcp.frames import ARP, MAC, MTU, PEER, NotJudgedError, broken, fate_of
 from tests.tcp.receive_side_bench import RING, Bench
 
+FAST = False  # much of the engine, whose blocks have tests of their own
+
 SIZES = {"2 576": 8192, "64 1500": 8192, "256 9000": 32_768}
 """Connections and MTU, and octets of the store."""
 

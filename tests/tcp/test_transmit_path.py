@@ -16,6 +16,8 @@ from tests.tcp.path_bench import DELAYED_ACK_US, LARGEST, RING, SMALLEST, Bench,
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.sent_frames import read_by_scapy
 
+FAST = False  # much of the engine, whose blocks have tests of their own
+
 PATTERNS = ("always", "random")
 
 

@@ -15,6 +15,8 @@ from tests.tcp.lossy_wire import QUIET_CYCLES, Wire
 from tests.tcp.path_bench import LARGEST, RING, SMALLEST, Bench, start
 from tests.tcp.receive_reference import SPACE
 
+FAST = False  # much of the engine, whose blocks have tests of their own
+
 pytestmark = pytest.mark.slow
 
 PATTERNS = ("always", "random")

@@ -31,7 +31,7 @@ Operation = SegmentOperation
 
 
 class Connection:
-    """Positions from the first octet on, boundaries of segments, and the row of the list."""
+    """Positions from the first byte on, boundaries of segments, and the row of the list."""
 
     def __init__(self, rng: Any, number: int) -> None:
         self.connection = number
@@ -48,7 +48,7 @@ class Connection:
         return (self.base + position) % SPACE
 
     def rest(self, position: int) -> int:
-        """Octets of the segment from a position in it on."""
+        """Bytes of the segment from a position in it on."""
         return next((end - position for _, end, _ in self.segments if position < end), 0)
 
 
@@ -213,7 +213,7 @@ class Bench:
                 c.next = following
             c.max = max(c.max, following)
         elif probes and (waits or c.closing):
-            # One octet, or FIN alone, whatever the window is.
+            # One byte, or FIN alone, whatever the window is.
             ctx.set(dut.bare, 1)
             flags = Flags.ACK | (Flags.PSH if waits == 1 else 0) | (0 if waits else Flags.FIN)
             self.check_job(c, position, int(waits > 0), int(flags))

@@ -11,7 +11,7 @@ from stagecoach.sim.cosim.streams import pack, seeded_random, unpack
 
 SPACE = 1 << 32
 RING = 1 << 30
-"""Octets that a connection has at most between SND.UNA and its end."""
+"""Bytes that a connection has at most between SND.UNA and its end."""
 
 CASES = 400
 

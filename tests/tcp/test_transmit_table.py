@@ -102,7 +102,7 @@ class Bench:
         connection, deadlines = self.wanted
         numbers, windows = (self.kept[connection][name] for name in ("numbers", "windows"))
         assert self.deadlines[connection] == deadlines
-        # RFC 5961, 5.2: SND.UNA - MAX.SND.WND is the least; a probe's octet counts as sent.
+        # RFC 5961, 5.2: SND.UNA - MAX.SND.WND is the least; a probe's byte counts as sent.
         ahead = numbers["probed"] and numbers["una"] == numbers["max"]
         assert self.limits[connection] == {
             "oldest": (numbers["una"] - windows["max_window"]) % SPACE,

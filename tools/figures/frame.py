@@ -36,7 +36,7 @@ _NAMES = {
 _ROW, _OCTET, _LEFT, _HEIGHT = 8, 100, 70, 30
 
 Field = tuple[str, int, str]
-"""Name, octets, color."""
+"""Name, bytes, color."""
 
 BEFORE_DDP: tuple[Field, ...] = (
     ("destination MAC", MAC_OCTETS, HOST),
@@ -63,7 +63,7 @@ def header_fields(layout: StructLayout) -> list[Field]:
 
 
 def _pieces(fields: Iterable[Field], start: int) -> Iterator[tuple[int, int, Field, bool]]:
-    """Offset and octets of the part of a field in each row; whether it is the longest part."""
+    """Offset and bytes of the part of a field in each row; whether it is the longest part."""
     offset = start
     for field in fields:
         left, parts = field[1], []
@@ -76,7 +76,7 @@ def _pieces(fields: Iterable[Field], start: int) -> Iterator[tuple[int, int, Fie
 
 
 def _rows(d: Drawing, y: float, fields: Iterable[Field], start: int) -> float:
-    """Fields in rows of 8 octets, with the offset of each row; the height after them."""
+    """Fields in rows of 8 bytes, with the offset of each row; the height after them."""
     first, last = start // _ROW, 0
     for offset, octets, (name, _, color), named in _pieces(fields, start):
         row, column = offset // _ROW - first, offset % _ROW
@@ -92,7 +92,7 @@ def _rows(d: Drawing, y: float, fields: Iterable[Field], start: int) -> float:
 
 
 def _bits(d: Drawing, x: float, y: float, title: str, layout: StructLayout) -> None:
-    """An octet from bit 7 to bit 0."""
+    """A byte from bit 7 to bit 0."""
     d.text(x, y - 8, title, 13, anchor="start", bold=True)
     for name, field in layout:
         left = x + (8 - field.offset - field.width) * 48

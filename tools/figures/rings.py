@@ -61,7 +61,7 @@ def _ring(d: Drawing, y: float, name: str, note: str, cells: Sequence[tuple[str,
 
 
 def _laid_out(fields: Fields, base: int = 0) -> Iterator[tuple[int, int, str]]:
-    """Offset, octets and name of each field, the elements' own fields in place of `elements`."""
+    """Offset, bytes and name of each field, the elements' own fields in place of `elements`."""
     for field in fields:
         offset = base + offset_of(fields, field.name)
         if field.name == "elements":
@@ -74,7 +74,7 @@ def _laid_out(fields: Fields, base: int = 0) -> Iterator[tuple[int, int, str]]:
 
 
 def _entry(d: Drawing, y: float, title: str, fields: Fields, end: int) -> float:
-    """Its fields up to octet `end` in rows of 8 octets; the height after them."""
+    """Its fields up to byte `end` in rows of 8 bytes; the height after them."""
     d.text(_LEFT, y, title, 13, anchor="start", bold=True)
     for offset, octets, name in _laid_out(fields):
         if offset >= end:

@@ -207,7 +207,7 @@ def axi_write() -> str:
 
 
 def _ulpdu() -> bytes:
-    """A segment of an RDMA Write with 12 octets of payload."""
+    """A segment of an RDMA Write with 12 bytes of payload."""
     control = bytes((0xC1, 0x40 | Opcode.RDMA_WRITE))
     return control + struct.pack(">IQ", 0x12345678, 0x1000) + b"Hello, iWARP"
 

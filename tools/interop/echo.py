@@ -33,7 +33,7 @@ _SECONDS = 300.0
 
 @dataclass(frozen=True)
 class _Settings:
-    """How many connections, messages each way on each, and octets of a message."""
+    """How many connections, messages each way on each, and bytes of a message."""
 
     connections: int
     messages: int

@@ -1,6 +1,6 @@
 """Faults of siw that are known, told by what the wire shows: what fails by one is not our failure.
 
-siw's Terminate has fields of an octet in the reverse order; the device reads both orders, so that
+siw's Terminate has fields of a byte in the reverse order; the device reads both orders, so that
 is no reason to fail. The other two end a connection now and then:
 
 * **Accept race**: siw sends the MPA Reply before it looks for FPDUs. It acknowledges the first FPDU

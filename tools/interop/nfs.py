@@ -56,7 +56,7 @@ NAMES = (
     "mkfifo fifo && test -p fifo",
     "rm -r folder link fifo 'na me äöü' && test ! -e folder",
 )
-"""Directories, hard and symbolic links, renames, names of 255 octets."""
+"""Directories, hard and symbolic links, renames, names of 255 bytes."""
 
 ENTRIES = (
     "mkdir many",

@@ -47,7 +47,6 @@ _OPEN_SECONDS = 100.0
 _RING = "8MiB"
 """Its window scale is that of `SETTINGS`."""
 
-_MTU = 1500
 _MAC = b"\2\0\0\0\0\2"
 _PEER_MAC = b"\2\0\0\0\0\1"
 _ARP, _IPV4 = b"\x08\x06", b"\x08\x00"
@@ -128,18 +127,18 @@ class EngineConnection:
 
     @property
     def unread(self) -> int:
-        """Octets that came."""
+        """Bytes that came."""
         self._look()
         return len(self._octets)
 
     def receive(self, now: int, count: int) -> bytes:
-        """Take octets."""
+        """Take bytes."""
         taken = bytes(self._octets[:count])
         del self._octets[:count]
         return taken
 
     def send(self, now: int, octets: bytes) -> None:
-        """Send octets."""
+        """Send bytes."""
         assert self._stream is not None
         self._stream.sendall(octets, 1)
 
@@ -200,7 +199,7 @@ class EngineWorld:
         self.recorder = recorder
         self.sent: deque[tuple[int, bytes]] = deque()
         name = f"packetdrill-{os.getpid()}-{next(_numbers)}"
-        self._end = open_pair(name, _MTU + 18)
+        self._end = open_pair(name)
         address = f"sim://?wire=pair:{name}&ip={LOCAL}&mac={_MAC.hex(':')}&tcp=engine"
         self.nic = SimulatedNic(
             f"{address}&rx_ring={_RING}&tx_ring={_RING}",

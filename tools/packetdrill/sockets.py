@@ -37,7 +37,7 @@ class WouldBlock(Exception):
 
 @dataclass
 class Reply:
-    """What a call returns, a second number, and octets."""
+    """What a call returns, a second number, and bytes."""
 
     result: int = 0
     extra: int = 0

@@ -15,9 +15,9 @@ from stagecoach.ulp.oncrpc.records import Record, Uhyper, Uint
 from stagecoach.ulp.oncrpc.xdr_types import VOID, BulkOpaque, FixedOpaque, Opaque, Union
 
 MAXIMUM_NAME = 4096
-"""Octets of a filename3 that are decoded; longer ones are garbage. Servers allow less."""
+"""Bytes of a filename3 that are decoded; longer ones are garbage. Servers allow less."""
 MAXIMUM_PATH = 4096
-"""Octets of a nfspath3."""
+"""Bytes of a nfspath3."""
 VERIFIER = 8
 """NFS3_COOKIEVERFSIZE, NFS3_CREATEVERFSIZE, NFS3_WRITEVERFSIZE."""
 

@@ -143,7 +143,7 @@ class ReaddirplusOk:
 
 @dataclass(frozen=True)
 class FsstatOk:
-    """FSSTAT3resok: octets and files of the file system; all, free, free for the caller."""
+    """FSSTAT3resok: bytes and files of the file system; all, free, free for the caller."""
 
     attributes: FileAttributes | None
     tbytes: Uhyper

@@ -15,7 +15,7 @@ AUTH_NONE = 0
 AUTH_SYS = 1
 AUTH_SHORT = 2
 MAXIMUM_BODY = 400
-"""Octets of the body of an opaque_auth."""
+"""Bytes of the body of an opaque_auth."""
 _MAXIMUM_MACHINE_NAME = 255
 _MAXIMUM_GIDS = 16
 

@@ -71,7 +71,7 @@ class RpcClient:
         if result_octets is None:
             result_octets = procedure.result.octets
             # An item with an empty buffer comes inline (RFC 8166, 4.3.2.3); if its type has no
-            # limit, it is empty itself, such as that of an NFS READ of 0 octets.
+            # limit, it is empty itself, such as that of an NFS READ of 0 bytes.
             is_limited = procedure.result.bulk_octets < UNLIMITED
             if not into or (is_limited and not all(map(len, into))):
                 result_octets += procedure.result.bulk_octets

@@ -23,7 +23,7 @@ class Limits:
         octets_per_peer, octets_per_connection: the same of the connections of one peer, and of one
         connection; calls beyond that wait. A call that needs more than there is has all of it.
     reply_seconds: that a client has to take a reply, or to have its memory read.
-    record_seconds: that a client has for a call over TCP from its first octet to its last.
+    record_seconds: that a client has for a call over TCP from its first byte to its last.
     first_seconds: that a client has for its first call. idle_seconds: between calls, after the last
         reply.
     """
@@ -49,12 +49,12 @@ class Share:
 
     Parameters
     ----------
-    most: octets of the connection. others: budgets of which its octets are taken as well, the
+    most: bytes of the connection. others: budgets of which its bytes are taken as well, the
         smallest first, so that nobody holds what all need while waiting for what is its own.
 
     Attributes
     ----------
-    held: octets that are taken.
+    held: bytes that are taken.
     """
 
     def __init__(self, most: int, *others: Budget):
@@ -64,7 +64,7 @@ class Share:
         self._closed = False
 
     async def take(self, octets: int) -> int:
-        """Waits for so many octets, and returns how many are taken: no more than there are."""
+        """Waits for so many bytes, and returns how many are taken: no more than there are."""
         octets = min(octets, self._most)
         if not octets:
             return 0

@@ -15,7 +15,7 @@ PLACED = -1
 
 
 def roundup(octets: int) -> int:
-    """Octets of an item of variable length with its XDR roundup."""
+    """Bytes of an item of variable length with its XDR roundup."""
     return -(-octets // XDR_UNIT) * XDR_UNIT
 
 
@@ -25,11 +25,11 @@ class Bulk:
 
     Attributes
     ----------
-    position: where its first octet is in the whole stream, that is in the stream with all bulk
-        items and their roundup inserted, counted from the first octet of the XID. This is the
+    position: where its first byte is in the whole stream, that is in the stream with all bulk
+        items and their roundup inserted, counted from the first byte of the XID. This is the
         Position of a read chunk (RFC 5666, 3.4 and 4.3), a multiple of 4. For counted opaques it
-        is the octet after the length word. Or `PLACED`.
-    data: its octets without roundup, contiguous, of format "B".
+        is the byte after the length word. Or `PLACED`.
+    data: its bytes without roundup, contiguous, of format "B".
     """
 
     position: int
@@ -42,7 +42,7 @@ class Message:
 
     Attributes
     ----------
-    stream: the whole stream without the octets and the roundup of `bulks`. Length words are there.
+    stream: the whole stream without the bytes and the roundup of `bulks`. Length words are there.
     bulks: in the order of their positions, which do not overlap.
     """
 
@@ -58,7 +58,7 @@ class Message:
 
     @property
     def whole_octets(self) -> int:
-        """Octets of the whole stream."""
+        """Bytes of the whole stream."""
         return len(self.stream) + sum(roundup(len(bulk.data)) for bulk in self.bulks)
 
     def whole(self) -> bytes:
@@ -66,7 +66,7 @@ class Message:
         if not self.bulks:
             return self.stream
         pieces: list[bytes | memoryview] = []
-        taken = inserted = 0  # octets of the stream and of bulk items so far
+        taken = inserted = 0  # bytes of the stream and of bulk items so far
         for bulk in self.bulks:
             start = bulk.position - inserted
             if not taken <= start <= len(self.stream) or bulk.position % XDR_UNIT:

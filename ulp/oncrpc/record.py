@@ -39,12 +39,12 @@ async def read_record(
     first: bytes = b"",
     admit: Callable[[int], Awaitable[None]] = _admit_all,
 ) -> bytes:
-    """The next record; `first` are octets of it that were read already, at most 4.
+    """The next record; `first` are bytes of it that were read already, at most 4.
 
-    `admit` is awaited before memory is taken, with the octets that the record may have.
+    `admit` is awaited before memory is taken, with the bytes that the record may have.
 
     Raises `RpcConnectionError` at the end of the stream, also inside a record, for a record of more
-    than `maximum` octets, or one of very many fragments.
+    than `maximum` bytes, or one of very many fragments.
     """
     record = bytearray()
     try:

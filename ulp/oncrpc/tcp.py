@@ -19,7 +19,7 @@ from stagecoach.ulp.oncrpc.record import pieces, read_record
 from stagecoach.ulp.oncrpc.transport import ReplyRoom
 
 MAXIMUM_RECORD = (1 << 20) + (1 << 16)
-"""Octets of a message: a bulk item of 1 MiB, and what is around it."""
+"""Bytes of a message: a bulk item of 1 MiB, and what is around it."""
 
 
 CONNECT_SECONDS = 10.0

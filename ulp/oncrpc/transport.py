@@ -35,7 +35,7 @@ class ClientTransport(Protocol):
 
         In the reply, `bulks` is either
 
-        * one `Bulk(PLACED, data)` for each of `room.bulks`, with `data` the first octets of that
+        * one `Bulk(PLACED, data)` for each of `room.bulks`, with `data` the first bytes of that
           buffer, as many as the peer returned (none if unused; RFC 5666, 3.6); the octets may be
           the item's or its rounded length (C-29), or
         * items with a position, which came as read chunks (RFC 5666, 3.5), in any memory, or
@@ -61,14 +61,14 @@ class Call(Protocol):
 
     @property
     def bulk_room(self) -> tuple[int, ...]:
-        """Octets that each chunk of the write list offers; empty without one, as over TCP.
+        """Bytes that each chunk of the write list offers; empty without one, as over TCP.
 
         If it is not empty, the first eligible items of the result are given to `reply` as `bulks`,
         as many as there are chunks.
         """
 
     async def reserve(self, octets: int) -> None:
-        """Waits until the connection may have so many octets for the reply of this call.
+        """Waits until the connection may have so many bytes for the reply of this call.
 
         At most once per call, before `buffer`; what was reserved is free when the call is over.
         """

@@ -30,7 +30,7 @@ class Encoder:
         self._packer = xdrlib3.Packer()
         self._pieces: list[bytes] = []
         self._bulks: list[Bulk] = []
-        self._position = 0  # in the whole stream, where the packer's octets begin
+        self._position = 0  # in the whole stream, where the packer's bytes begin
 
     def uint(self, value: int) -> None:
         """An unsigned integer of 32 bits."""
@@ -115,7 +115,7 @@ class Decoder:
 
     @property
     def remaining(self) -> int:
-        """Octets of the stream that are not unpacked yet."""
+        """Bytes of the stream that are not unpacked yet."""
         return self._octets - self._unpacker.get_position()
 
     def uint(self) -> int:

@@ -13,7 +13,7 @@ E = TypeVar("E", bound=IntEnum)
 
 WORD = 4
 UNLIMITED = 1 << 48
-"""Octets of a type that has no greatest size; any more is the same."""
+"""Bytes of a type that has no greatest size; any more is the same."""
 _MAXIMUM_LENGTH = (1 << 32) - 1
 
 
@@ -35,7 +35,7 @@ class XdrType(ABC, Generic[T]):
 
     @abstractmethod
     def unpack(self, decoder: Decoder) -> T:
-        """Raises `XdrError` if the octets are none of this type."""
+        """Raises `XdrError` if the bytes are none of this type."""
 
 
 class _Void(XdrType[None]):
@@ -126,7 +126,7 @@ class FixedOpaque(XdrType[bytes]):
 
 
 class Opaque(XdrType[bytes]):
-    """opaque<maximum>, and string<maximum>, whose octets have no encoding here."""
+    """opaque<maximum>, and string<maximum>, whose bytes have no encoding here."""
 
     def __init__(self, maximum: int = _MAXIMUM_LENGTH):
         self.octets = WORD + roundup(maximum) if maximum < _MAXIMUM_LENGTH else UNLIMITED

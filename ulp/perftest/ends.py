@@ -38,7 +38,7 @@ DEFAULT_PATIENCE = 120.0
 MAXIMUM_DEPTH = 8192
 
 _MODERATED = 8192
-"""Octets: each longer message completes visibly."""
+"""Bytes: each longer message completes visibly."""
 
 _LISTEN_SECONDS = 3600.0
 _TRIES = 10

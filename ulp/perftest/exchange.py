@@ -24,7 +24,7 @@ from stagecoach.ulp.perftest.messages import (
 
 @dataclass(frozen=True)
 class Agreed:
-    """What both ends use: of each the larger one. Octets of `Places`."""
+    """What both ends use: of each the larger one. Bytes of `Places`."""
 
     page: int
     line: int

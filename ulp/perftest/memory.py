@@ -50,7 +50,7 @@ class Memory:
 
     Attributes
     ----------
-    half: octets that are sent from, and as many after them that messages come to.
+    half: bytes that are sent from, and as many after them that messages come to.
     """
 
     def __init__(self, link: Link, tool: Tool, size: int, page: int, line: int):
@@ -97,11 +97,11 @@ class Memory:
         ]
 
     def mark(self, number: int) -> None:
-        """Sets the last octet of the message that is sent next to its number, mod 256."""
+        """Sets the last byte of the message that is sent next to its number, mod 256."""
         self._mr.buf[self._size - 1] = number & 0xFF
 
     def has(self, number: int) -> bool:
-        """Whether the last octet of what came says that number."""
+        """Whether the last byte of what came says that number."""
         return bool(self._mr.buf[self.half + self._size - 1] == number & 0xFF)
 
 

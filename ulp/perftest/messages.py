@@ -25,7 +25,7 @@ _MAXIMUM_PAGE = 1 << 20
 _MAXIMUM_LINE = 4096
 
 MTU = 3
-"""Code of 1024 octets, the largest InfiniBand MTU in an Ethernet frame. iWARP does not use it."""
+"""Code of 1024 bytes, the largest InfiniBand MTU in an Ethernet frame. iWARP does not use it."""
 
 _MTUS = range(1, 6)
 _NUMBER = struct.Struct("!I")
@@ -33,7 +33,7 @@ _LONG = struct.Struct("!Q")
 _DOUBLE = struct.Struct("!d")
 _CREDIT = struct.Struct("<I")
 
-# Four octets of padding, which may hold anything, before the address.
+# Four bytes of padding, which may hold anything, before the address.
 _DESTINATION = struct.Struct("!IIIII4xQ16sIi")
 DESTINATION_OCTETS = _DESTINATION.size
 CREDIT_OCTETS = _CREDIT.size
@@ -68,12 +68,12 @@ def _unpack_number(octets: bytes, name: str, most: int) -> int:
 
 
 def unpack_page(octets: bytes) -> int:
-    """Octets in which the peer's small messages take turns."""
+    """Bytes in which the peer's small messages take turns."""
     return _unpack_number(octets, "page size", _MAXIMUM_PAGE)
 
 
 def unpack_line(octets: bytes) -> int:
-    """Octets from one of these places to the next."""
+    """Bytes from one of these places to the next."""
     return _unpack_number(octets, "cache line size", _MAXIMUM_LINE)
 
 
@@ -111,7 +111,7 @@ class Destination:
     gid_index: int = 0
 
     def pack(self) -> bytes:
-        """The octets on the wire."""
+        """The bytes on the wire."""
         return _DESTINATION.pack(
             self.lid,
             self.out_reads,
@@ -126,11 +126,11 @@ class Destination:
 
     @classmethod
     def unpack(cls, octets: bytes) -> Self:
-        """The inverse of `pack`, for 56 octets."""
+        """The inverse of `pack`, for 56 bytes."""
         return cls(*_DESTINATION.unpack(octets))
 
     def check_room(self, octets: int) -> None:
-        """Raises `PerftestError` if so many octets at `vaddr` are more than 64 bits address."""
+        """Raises `PerftestError` if so many bytes at `vaddr` are more than 64 bits address."""
         if self.vaddr + octets > 1 << 64:
             raise PerftestError(
                 f"the peer's address is 0x{self.vaddr:x}; allowed: up to 2^64 - {octets}, for the "
@@ -190,6 +190,6 @@ def unpack_credit(octets: bytes) -> int:
 
 
 def shown(octets: bytes) -> str:
-    """The first octets of a message, for people."""
+    """The first bytes of a message, for people."""
     more = f" and {len(octets) - _SHOWN} bytes more" * (len(octets) > _SHOWN)
     return f"{octets[:_SHOWN].hex(' ')}{more}"

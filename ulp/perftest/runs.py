@@ -164,7 +164,7 @@ def read_one_by_one(link: Link, memory: Memory, remote: Destination, plan: Plan)
 def write_in_turns(
     link: Link, memory: Memory, remote: Destination, plan: Plan, first: bool
 ) -> Latency:
-    """Writes the next message when that of the peer is there, which its last octet tells.
+    """Writes the next message when that of the peer is there, which its last byte tells.
 
     first: whether this end begins.
     """

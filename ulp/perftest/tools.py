@@ -7,7 +7,7 @@ from stagecoach.host_driver import WROpcode
 
 MINIMUM_ITERATIONS = 5
 MAXIMUM_SIZE = 1 << 23
-"""Octets of a message: the largest of the tools' own series of sizes."""
+"""Bytes of a message: the largest of the tools' own series of sizes."""
 
 
 class Kind(Enum):
@@ -48,7 +48,7 @@ class Tool:
 
     @property
     def size(self) -> int:
-        """Octets of a message if nothing is said."""
+        """Bytes of a message if nothing is said."""
         return 2 if self.latency else 65536
 
     @property

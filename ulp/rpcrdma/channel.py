@@ -40,7 +40,7 @@ DRAIN_SECONDS = 1.0
 """What was sent may take so long to leave when this end closes the connection."""
 
 OnMessage = Callable[[int, bytes, int | None], None]
-"""Called with the slot of a receive, the octets of its Send, and the STag that it invalidated."""
+"""Called with the slot of a receive, the bytes of its Send, and the STag that it invalidated."""
 
 
 @dataclass(frozen=True, slots=True)

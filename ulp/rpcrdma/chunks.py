@@ -13,12 +13,12 @@ EMPTY_LISTS_OCTETS = 3 * WORD
 
 
 class ListError(ValueError):
-    """The octets are no chunk lists."""
+    """The bytes are no chunk lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A plain segment: `length` octets at `offset` of the memory registered under `handle`."""
+    """A plain segment: `length` bytes at `offset` of the memory registered under `handle`."""
 
     handle: int
     length: int
@@ -47,7 +47,7 @@ WriteChunk = tuple[Segment, ...]
 
 
 def octets_of(chunk: Iterable[Segment]) -> int:
-    """Octets of a chunk."""
+    """Bytes of a chunk."""
     return sum(segment.length for segment in chunk)
 
 
@@ -77,7 +77,7 @@ class ChunkLists:
     def decode(cls, words: Words) -> "ChunkLists":
         """The inverse of `encode`; raises `Truncated` or `ListError`.
 
-        A list has no more entries than the octets hold, so that none is endless.
+        A list has no more entries than the bytes hold, so that none is endless.
         """
         reads: list[ReadSegment] = []
         while _present(words, "read list"):

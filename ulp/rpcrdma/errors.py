@@ -14,7 +14,7 @@ class ErrorCode(IntEnum):
 
 
 class HeaderError(StagecoachError):
-    """The octets are no header, or its lists lie.
+    """The bytes are no header, or its lists lie.
 
     Attributes
     ----------

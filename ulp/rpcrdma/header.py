@@ -64,7 +64,7 @@ class Header:
     version: int = VERSION
 
     def encode(self) -> bytes:
-        """The octets before the RPC message. `ValueError` for fields that the procedure has not."""
+        """The bytes before the RPC message. `ValueError` for fields that the procedure has not."""
         if (self.padding is None) == (self.procedure is Procedure.RDMA_MSGP):
             raise ValueError(f"{self.procedure.name} with {self.padding}; RDMA_MSGP alone has it")
         if (self.fault is None) == (self.procedure is Procedure.RDMA_ERROR):
@@ -85,8 +85,8 @@ class Header:
 def decode_header(octets: bytes | bytearray | memoryview) -> tuple[Header, int]:
     """The header at the start of a message, and where the RPC message after it begins.
 
-    The second number is the length of the octets unless the procedure has an RPC message. Raises
-    `HeaderError`, and nothing else, for all octets that are no message of version 1; an RDMA_ERROR
+    The second number is the length of the bytes unless the procedure has an RPC message. Raises
+    `HeaderError`, and nothing else, for all bytes that are no message of version 1; an RDMA_ERROR
     with ERR_VERS is one whatever its version, it is the same in all (RFC 8166, 7).
     """
     words = Words(octets)

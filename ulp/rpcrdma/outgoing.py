@@ -53,7 +53,7 @@ class Offer:
             self.lists = ChunkLists(writes=self.lists.writes, reply=memory.writable(self.reply))
 
     def encode(self, message: Message, credits: int) -> bytes:
-        """The octets of the Send; its read chunks are registered. Raises `MessageTooLong`."""
+        """The bytes of the Send; its read chunks are registered. Raises `MessageTooLong`."""
         sizes = self._sizes
         plan = plan_call(
             message,

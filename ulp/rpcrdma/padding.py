@@ -1,7 +1,7 @@
 """The padding of RDMA_MSGP, which aligns opaque data in the receive buffer (RFC 5666, 3.9).
 
 The RFC leaves open from where the alignment counts, and a transport does not know which words of a
-message are lengths of opaques. Here it counts from the first octet of the Send, as in what was
+message are lengths of opaques. Here it counts from the first byte of the Send, as in what was
 Linux' implementation, so that data in an aligned receive buffer is aligned; and the item with the
 padding is the one that ends the message, the only one with a use for it (RFC 8166, 4.6.1).
 """
@@ -15,7 +15,7 @@ THRESHOLD = 512
 
 
 def padding_octets(padding: Padding, before: int) -> int:
-    """Octets that come before an item whose first octet would be the octet `before` of the Send."""
+    """Bytes that come before an item whose first byte would be the byte `before` of the Send."""
     return -before % padding.align if padding.align else 0
 
 

@@ -30,7 +30,7 @@ def plan_call(
     Parameters
     ----------
     lists_octets: of the chunk lists with an empty read list.
-    segments: of a chunk of so many octets. can_read: whether the peer may read at all.
+    segments: of a chunk of so many bytes. can_read: whether the peer may read at all.
 
     Raises `MessageTooLong`.
     """

@@ -7,29 +7,29 @@ from stagecoach.host_driver import MR, PD, SGE, AccessFlags
 
 SMALLEST_OCTETS = 4096
 KEPT_OCTETS = 4 << 20
-"""Octets that stay registered while nobody uses them."""
+"""Bytes that stay registered while nobody uses them."""
 
 
 def region_octets(octets: int) -> int:
-    """Of the region that is taken for so many octets."""
+    """Of the region that is taken for so many bytes."""
     return max(SMALLEST_OCTETS, 1 << (octets - 1).bit_length()) if octets else 0
 
 
 @dataclass(eq=False)
 class Region:
-    """Memory that is in use: `view` has as many octets as were asked for."""
+    """Memory that is in use: `view` has as many bytes as were asked for."""
 
     mr: MR
     buffer: bytearray
     view: memoryview
 
     def element(self, offset: int = 0, length: int | None = None) -> SGE:
-        """An element of the octets."""
+        """An element of the bytes."""
         octets = len(self.view) - offset if length is None else length
         return SGE(self.mr.addr + offset, octets, self.mr.lkey)
 
     def find(self, data: memoryview) -> SGE | None:
-        """The element for octets that are in this region, `None` for others."""
+        """The element for bytes that are in this region, `None` for others."""
         if data.readonly or not len(data):
             return None
         address = ctypes.addressof(ctypes.c_char.from_buffer(data))
@@ -40,7 +40,7 @@ class Region:
 
 
 class Pool:
-    """Regions of powers of two of octets, which the peer cannot reach.
+    """Regions of powers of two of bytes, which the peer cannot reach.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Pool:
         self._kept = 0
 
     def take(self, octets: int) -> Region:
-        """A region with so many octets, 1 or more; they are not zero."""
+        """A region with so many bytes, 1 or more; they are not zero."""
         size = region_octets(octets)
         if free := self._free.get(size):
             region = free.pop()
@@ -66,7 +66,7 @@ class Pool:
         return region
 
     def give(self, region: Region) -> None:
-        """Takes a region back; nobody may use its octets any more."""
+        """Takes a region back; nobody may use its bytes any more."""
         size = len(region.buffer)
         if self._kept + size > KEPT_OCTETS:
             region.mr.close()

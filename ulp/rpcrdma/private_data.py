@@ -27,7 +27,7 @@ class PrivateData:
     remote_invalidation: bool = False
 
     def encode(self) -> bytes:
-        """The 8 octets."""
+        """The 8 bytes."""
         sizes = (each // INLINE_UNIT - 1 for each in (self.send_octets, self.receive_octets))
         flags = REMOTE_INVALIDATION if self.remote_invalidation else 0
         return FORMAT + bytes([VERSION, flags, *sizes])

@@ -25,7 +25,7 @@ class ReadChunk:
 
     @property
     def octets(self) -> int:
-        """Octets of all segments."""
+        """Bytes of all segments."""
         return octets_of(self.segments)
 
 
@@ -84,7 +84,7 @@ def check_stream(header: Header, stream: bytes) -> None:
 
 
 def items(header: Header, stream: bytes, chunks: Sequence[ReadChunk]) -> list[int]:
-    """Octets of the item that each chunk holds, from where the reduced stream has its length word.
+    """Bytes of the item that each chunk holds, from where the reduced stream has its length word.
 
     The roundup that a chunk may have is left out if that word says so. Raises `HeaderError` for a
     position that the stream does not reach: what is between two chunks, and before the first one,
@@ -92,7 +92,7 @@ def items(header: Header, stream: bytes, chunks: Sequence[ReadChunk]) -> list[in
     """
     check_stream(header, stream)
     found: list[int] = []
-    taken = inserted = 0  # octets of the stream, and of chunks with their roundup
+    taken = inserted = 0  # bytes of the stream, and of chunks with their roundup
     for chunk in chunks:
         at = chunk.position - inserted
         # A length word, or whatever else, is between two items: they are of variable length.

@@ -17,7 +17,7 @@ from stagecoach.ulp.rpcrdma.read_chunks import split
 from stagecoach.ulp.rpcrdma.responder import Responder
 
 _COPIED_OCTETS = 4096
-"""Up to so many octets of a bulk item are copied: that costs less than to register them."""
+"""Up to so many bytes of a bulk item are copied: that costs less than to register them."""
 
 
 class Reply:
@@ -27,7 +27,7 @@ class Reply:
     ----------
     message: the reply. placed: its bulk items that go through the write list, `left` the others.
     lists: as they are returned, with an unused reply chunk. stream: what is left of the stream.
-    requests: the RDMA Writes before the Send. most: octets of the longest Send.
+    requests: the RDMA Writes before the Send. most: bytes of the longest Send.
 
     Raises `MessageTooLong` if an item does not fit into its chunk, `ResourceError` if memory cannot
     be registered, which it is until `steps` are done, `ValueError` for a message that is none.
@@ -111,7 +111,7 @@ class Reply:
         return tuple(writes)
 
     def _local(self, data: memoryview) -> SGE:
-        """Registered memory with these octets: where they are, or a copy."""
+        """Registered memory with these bytes: where they are, or a copy."""
         for region in self._holding.regions:
             if (element := region.find(data)) is not None:
                 return element
@@ -140,7 +140,7 @@ class Reply:
 
 
 def cut(chunk: WriteChunk, octets: int) -> WriteChunk:
-    """The chunk as it is returned with so many octets in it, filled without gaps."""
+    """The chunk as it is returned with so many bytes in it, filled without gaps."""
     found: list[Segment] = []
     for segment in chunk:
         length = min(segment.length, octets)
@@ -150,7 +150,7 @@ def cut(chunk: WriteChunk, octets: int) -> WriteChunk:
 
 
 def write_requests(chunk: WriteChunk, source: SGE) -> list[SendWR]:
-    """An RDMA Write for each segment with octets, one after the other out of the element."""
+    """An RDMA Write for each segment with bytes, one after the other out of the element."""
     requests = []
     at = source.addr
     for segment in chunk:

@@ -8,7 +8,7 @@ from stagecoach.ulp.rpcrdma.chunks import WriteChunk, octets_of
 
 
 def returned_octets(offered: WriteChunk, returned: WriteChunk) -> int:
-    """Octets that the peer says to have written into a chunk, at most its length.
+    """Bytes that the peer says to have written into a chunk, at most its length.
 
     Raises `RpcTransportError` if it is another chunk, more than was offered, or one with gaps. The
     last segment may be longer by the roundup, of which nothing is written (C-29).

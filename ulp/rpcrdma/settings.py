@@ -44,7 +44,7 @@ class Settings:
     announce: whether private data is sent, in the profile RFC8166.
     maximum_octets: of all chunks of a message that are fetched by RDMA Read.
     ord, ird: RDMA Reads under way from this end, and towards it; what the device has if `None`.
-    emss: largest TCP payload in octets; the connection's own if `None`.
+    emss: largest TCP payload in bytes; the connection's own if `None`.
     connect_timeout: seconds for MPA startup.
     crc, markers: what this end asks for there.
     revision: of MPA, 1 or 2; a server takes no newer one. peer_to_peer: whether the connection

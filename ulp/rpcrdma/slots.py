@@ -4,7 +4,7 @@ from stagecoach.host_driver import MR, PD, SGE, AccessFlags
 
 
 class Slots:
-    """`count` buffers of `octets` octets in one region.
+    """`count` buffers of `octets` bytes in one region.
 
     Parameters
     ----------
@@ -18,10 +18,10 @@ class Slots:
         self._mr = MR(pd, self._buffer, access)
 
     def view(self, slot: int) -> memoryview:
-        """The octets of a buffer."""
+        """The bytes of a buffer."""
         return self._view[slot * self.octets : (slot + 1) * self.octets]
 
     def element(self, slot: int, length: int | None = None) -> SGE:
-        """The first `length` octets of a buffer; all if not given."""
+        """The first `length` bytes of a buffer; all if not given."""
         octets = self.octets if length is None else length
         return SGE(self._mr.addr + slot * self.octets, octets, self._mr.lkey)

@@ -1,19 +1,19 @@
 """The XDR words of an RPC-over-RDMA header (RFC 4506, 4.2 and 4.5), read without trust."""
 
 WORD = 4
-"""Octets of a word."""
+"""Bytes of a word."""
 
 
 class Truncated(ValueError):
-    """The octets end in the middle of an item."""
+    """The bytes end in the middle of an item."""
 
 
 class Words:
-    """Reads big-endian words from the start of octets.
+    """Reads big-endian words from the start of bytes.
 
     Attributes
     ----------
-    at: octets that are read.
+    at: bytes that are read.
     """
 
     def __init__(self, octets: bytes | bytearray | memoryview):
@@ -22,7 +22,7 @@ class Words:
 
     @property
     def left(self) -> int:
-        """Octets that are not read."""
+        """Bytes that are not read."""
         return len(self._octets) - self.at
 
     def word(self, words: int = 1) -> int:

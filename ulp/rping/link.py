@@ -101,7 +101,7 @@ class Link:
         self._complete(WCOpcode.SEND)
 
     def receive(self, what: str, seconds: float | None = None) -> bytes:
-        """The next message, 16 octets; waits for its patience, or other `seconds`.
+        """The next message, 16 bytes; waits for its patience, or other `seconds`.
 
         Raises `RpingError` for another length, `PeerClosed`, `PeerLost` and `PeerSilent`, which say
         `what` was waited for.
@@ -111,7 +111,7 @@ class Link:
         return self._messages.popleft()
 
     def move(self, opcode: WROpcode, local: MR, length: int, addr: int, rkey: int) -> None:
-        """An RDMA Write or Read of `length` octets; returns when it is complete."""
+        """An RDMA Write or Read of `length` bytes; returns when it is complete."""
         element = SGE(local.addr, length, local.lkey)
         self.qp.post_send(SendWR(0, opcode, [element], remote_addr=addr, rkey=rkey))
         self._complete(WCOpcode[opcode.name])

@@ -6,12 +6,12 @@ from typing import Self
 
 MINIMUM_SIZE = 26
 MAXIMUM_SIZE = 65535
-"""Octets of a ping: those that rdmacm-utils takes."""
+"""Bytes of a ping: those that rdmacm-utils takes."""
 
 _ADVERTISEMENT = struct.Struct("!QII")
 ADVERTISEMENT_OCTETS = _ADVERTISEMENT.size
 GO_AHEAD = bytes(ADVERTISEMENT_OCTETS)
-"""The server's Sends: as long as an advertisement; nobody looks at their octets."""
+"""The server's Sends: as long as an advertisement; nobody looks at their bytes."""
 
 _FIRST, _LAST = ord("A"), ord("z")
 
@@ -25,17 +25,17 @@ class Advertisement:
     length: int
 
     def pack(self) -> bytes:
-        """The octets on the wire."""
+        """The bytes on the wire."""
         return _ADVERTISEMENT.pack(self.addr, self.rkey, self.length)
 
     @classmethod
     def unpack(cls, octets: bytes) -> Self:
-        """The inverse of `pack`, for 16 octets."""
+        """The inverse of `pack`, for 16 bytes."""
         return cls(*_ADVERTISEMENT.unpack(octets))
 
 
 def ping_text(number: int, size: int) -> bytes:
-    """Ping `number` (from 0) in `size` octets: its name, letters from another one on, a zero."""
+    """Ping `number` (from 0) in `size` bytes: its name, letters from another one on, a zero."""
     letters = _LAST - _FIRST + 1
     name = f"rdma-ping-{number}: ".encode()
     rest = bytes(_FIRST + (number + at) % letters for at in range(max(0, size - len(name))))

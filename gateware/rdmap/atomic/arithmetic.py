@@ -18,7 +18,7 @@ class AtomicArithmetic(wiring.Component):
 
     All values are numbers. The operation is thus done in the byte order of host memory if
     `original` is the number that the host sees there: for a little-endian host a word as the AXI
-    port delivers it, octet of the lowest address in bits [7:0]. The caller turns wire fields into
+    port delivers it, byte of the lowest address in bits [7:0]. The caller turns wire fields into
     numbers and back (`from_wire`, `to_wire` of `gateware/ddp/headers.py`).
 
     An operation that is none of `AtomicOperation` writes nothing; its AOpCode was to be refused.
@@ -59,7 +59,7 @@ class AtomicArithmetic(wiring.Component):
         augend = Signal(64)
         addend = Signal(64)
         masked = Signal(64)
-        differs = Signal(8)  # one bit per octet
+        differs = Signal(8)  # one bit per byte
         always, matching = Signal(), Signal()  # it writes; it does if nothing differs
         m.d.sync += [
             augend.eq(original & ~given.mask & ~swaps.replicate(64)),

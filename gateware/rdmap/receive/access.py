@@ -166,7 +166,7 @@ class ReceiveAccess(wiring.Component):
         with m.Switch(record.cause):
             with m.Case(Cause.LOCAL_RECEIVE_PROTECTION, Cause.LOCAL_SEND_PROTECTION):
                 m.d.comb += error.index.eq(record.index)
-            # The octets that an event has end in the middle of the MSN.
+            # The bytes that an event has end in the middle of the MSN.
             with m.Case(Cause.TERMINATE_RECEIVED):
                 terminate = data.View(TERMINATE_ULPDU, record.header[: TERMINATE_ULPDU.size])
                 m.d.comb += error.index.eq(from_wire(terminate.msn)[: len(error.index)])
@@ -378,7 +378,7 @@ def _invalidated_stag(record: data.View) -> Value:
 
 
 def _fill_delivery(m: Module, delivery: data.View, record: data.View, placements: Value) -> None:
-    """Drives the `delivery` of a record; `placements` counts those with octets so far."""
+    """Drives the `delivery` of a record; `placements` counts those with bytes so far."""
     opcode = record.opcode
     is_receive = is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))
     is_immediate = is_any(opcode, IMMEDIATE_OPCODES)

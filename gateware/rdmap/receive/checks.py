@@ -44,7 +44,7 @@ class ReceiveChecks(wiring.Component):
     -------
     segment: In, the segment at work.
     rfc7306: In(1), its stream takes the messages of RFC 7306.
-    payload: Out(16), its octets after the DDP header, a cycle later.
+    payload: Out(16), its bytes after the DDP header, a cycle later.
     header_failed: Out(1), there is a `header_cause`, which is there a cycle later.
     header_cause: Out, of any segment, two cycles later.
     context: In, of its QP; `ird`: In, of its QP.

@@ -40,7 +40,7 @@ KIND = data.StructLayout(
 
 
 class ReceiveDecode(wiring.Component):
-    """A cycle after `segment`: its `kind`, and the octet of the store after its DDP header."""
+    """A cycle after `segment`: its `kind`, and the byte of the store after its DDP header."""
 
     def __init__(self, config: RnicConfig) -> None:
         super().__init__(

@@ -17,7 +17,7 @@ class ReceiveFollowing(wiring.Component):
     It waits for nobody: the context goes on in the cycle of `leaving`, or is that of a new
     connection with `connect`, and is found so by a segment that comes later. A Write changes
     nothing, but may be the first FPDU. Every MSN begins anew at 0 after 2**32 - 1, as that of the
-    peer does; so do the octets of a Read Response, which are never more than were asked for.
+    peer does; so do the bytes of a Read Response, which are never more than were asked for.
 
     Members
     -------
@@ -32,7 +32,7 @@ class ReceiveFollowing(wiring.Component):
     rfc7306: Out(1), the QP takes the messages of RFC 7306; with the segment.
     started: Out(1), the first FPDU of the connection arrived before; a cycle after it.
     context, pd, ird: Out, of its QP; two cycles after it.
-    message_end: Out(33), octets of the message in a receive entry with it; three cycles after it.
+    message_end: Out(33), bytes of the message in a receive entry with it; three cycles after it.
         The last bit says that they are more than a length can say.
     """
 

@@ -35,7 +35,7 @@ class ReceivePieces(wiring.Component):
 
     Members
     -------
-    header: In, the `ULPDU_HEADER`. kind: In, of the segment. payload: In(16), its octets.
+    header: In, the `ULPDU_HEADER`. kind: In, of the segment. payload: In(16), its bytes.
     outstanding: In, the oldest outstanding request.
     bank: In(1), where to keep them.
     restart, word_address, word, count, complete, exhausted, read: as of `ReceiveScan`.

@@ -23,7 +23,7 @@ class Receiver(wiring.Component):
     `error` tells the cause once, nothing of the segment is placed, and later segments of the QP
     are only released until it is connected anew. So are segments of QPs that are not `running`.
     A delivery leaves after the last placement of its message and counts in `after` all placements
-    with octets so far, which `queues/delivery_gate.py` waits for. A Read or Atomic Request is
+    with bytes so far, which `queues/delivery_gate.py` waits for. A Read or Atomic Request is
     delivered, too: it may be answered when all that came before it is visible (RFC 5040, 5.5). The
     original value in an Atomic Response is placed in the byte order of the host.
     The STag that a Send invalidates is checked last, and is invalid before the last segment of the

@@ -45,13 +45,13 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
             "invalidates": 1,  # the STag of its DDP header, after the lookups of its pieces
             "bank": range(BANKS),  # of its pieces
             "pieces": range(SCATTER_GATHER_ELEMENTS + 1),  # to look up; 0 if it failed
-            "position": config.store_address_bits + 3,  # octet of the store with the first piece
+            "position": config.store_address_bits + 3,  # byte of the store with the first piece
             "stored": Layouts(config).stored,
             "delivers": 1,  # its message ends with it; 0 if it failed
             "index": 16,  # of the receive entry, or of the send entry of an atomic
-            "length": 32,  # octets of the message
+            "length": 32,  # bytes of the message
             "ulpdu_length": 16,
-            # As it came. If a good Terminate is the `cause`, what it says stands in the octets that
+            # As it came. If a good Terminate is the `cause`, what it says stands in the bytes that
             # an event has; without an FPDU these are 0. The others mean nothing then.
             "header": 8 * TERMINATED_HEADER_OCTETS,
         }
@@ -71,8 +71,8 @@ class ReceiveRecord(wiring.Component):
     segment: In, the one at work; it stands from its verdict until a cycle after its record was
         taken.
     kind, position, outstanding, message_end, pd, entry_index: In, of it, as long as there is a
-        record of it: its `KIND`, the octet after its DDP header, the oldest outstanding request,
-        octets of its message in a receive entry, the PD of its QP, the index of the receive entry.
+        record of it: its `KIND`, the byte after its DDP header, the oldest outstanding request,
+        bytes of its message in a receive entry, the PD of its QP, the index of the receive entry.
         `position` is taken with the verdict.
     started: In(1), with the verdict: its connection had an FPDU before.
     verdict: In, `VERDICT`, not while there is a record.

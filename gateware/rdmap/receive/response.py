@@ -19,7 +19,7 @@ class ReceiveResponse(wiring.Component):
     Members
     -------
     segment: In(stream KIND), taken with the verdict about it.
-    payload: In(16), its octets, as long as it is at work.
+    payload: In(16), its bytes, as long as it is at work.
     read_cause, atomic_cause: In, of the checks, three cycles after it; which one counts is its
         kind.
     verdict: Out, `VERDICT`. An empty Read Response has no piece.

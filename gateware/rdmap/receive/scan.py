@@ -24,7 +24,7 @@ LOAD_AT = 2
 
 
 class ReceiveScan(wiring.Component):
-    """Reads the elements in order and gives the pieces that hold octets `mo` to `mo + payload`.
+    """Reads the elements in order and gives the pieces that hold bytes `mo` to `mo + payload`.
 
     After `restart` it asks for one word per cycle; `mo` and `payload` must be right from the second
     cycle after it. `complete` and `exhausted` mean something from the third one.
@@ -32,10 +32,10 @@ class ReceiveScan(wiring.Component):
     Members
     -------
     restart: In(1), start anew with the first element.
-    mo: In(32), octets of the message in the elements before this segment.
-    payload: In(16), octets of the segment.
+    mo: In(32), bytes of the message in the elements before this segment.
+    payload: In(16), bytes of the segment.
     word_address: Out, asked for; `word` is the answer two cycles later.
-    piece, piece_valid: Out, a piece of at least one octet; it is piece number `count`.
+    piece, piece_valid: Out, a piece of at least one byte; it is piece number `count`.
     count: Out, pieces given so far.
     complete: Out(1), all of the payload is in the `count` pieces.
     exhausted: Out(1), there is no element left.
@@ -85,7 +85,7 @@ class ReceiveScan(wiring.Component):
             m.d.sync += element_valid.eq(arrived == ELEMENT_WORDS - 1)
         element = data.View(ELEMENT, Cat(words))
 
-        # Room: what of the element lies after the octets before this segment.
+        # Room: what of the element lies after the bytes before this segment.
         skip = Signal(32)
         room = Signal(32)
         room_valid = Signal()

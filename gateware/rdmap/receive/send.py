@@ -26,7 +26,7 @@ class ReceiveSend(wiring.Component):
     cause, other_opcode: In, of the checks of its header and context, a cycle after it: all but its
         length, and whether the Send began with another opcode.
     immediate_cause: In, of Immediate Data beside them; as those.
-    too_long: In(1), the message has more octets than a length can say; as those.
+    too_long: In(1), the message has more bytes than a length can say; as those.
     level: In, receive entries of its QP on chip, in the cycle of the segment and from then on.
     failed, shared: In(1), of the receive entries; as `level`.
     drops: In(1), its QP does not run.

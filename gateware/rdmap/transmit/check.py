@@ -27,7 +27,7 @@ class TransmitCheck(wiring.Component):
 
     A LOCAL_INVALIDATE or FAST_REGISTER changes the STag table before it goes on as a job without an
     FPDU, so that it completes in its turn and what the QP sends next may use the STag. An atomic
-    that begins is a piece without octets to send: its target is checked.
+    that begins is a piece without bytes to send: its target is checked.
 
     Latency: `hand` 1 cycle after `piece` if nothing has to be waited for, 2 or more after `change`
     for an STag operation. A piece is taken with `hand`; if it is inline, its words are written in
@@ -42,7 +42,7 @@ class TransmitCheck(wiring.Component):
     settled, window_open, ulpdu_length, until_marker: In, of `TransmitLengths`.
     header, last: In, of `TransmitSegment`. speak: In, of `TransmitTerminate`.
     room: In(1), for the pieces of an FPDU. inline_room: In(1), for its inline words, `inline_start`
-        Out(1), with `hand`, has them written, of `inline_length` octets.
+        Out(1), with `hand`, has them written, of `inline_length` bytes.
     ask: Out(1), a pulse: the STag table is asked for `request`, Out(stag_request); it takes it.
     change: Out(stream stag_change), with `refused` beside its ready.
     hand: Out(1), a pulse, only if `free`: a piece is handed over; `record`, Out(record_layout), is

@@ -28,8 +28,8 @@ class TransmitComplete(wiring.Component):
     Members
     -------
     piece: In(piece_layout), a piece of the FPDU; it stands from the cycle before `handed`, or
-        `begun`, until the one after it. offset: In(32), octets of its element sent before.
-    last: In(1), the FPDU ends its message. sent_length: In(17), octets of the FPDU.
+        `begun`, until the one after it. offset: In(32), bytes of its element sent before.
+    last: In(1), the FPDU ends its message. sent_length: In(17), bytes of the FPDU.
     handed: In(1), a pulse: the FPDU was handed over. begun: In(1), the same of an atomic.
     restart: In(1), a pulse: a connection starts, and `retired`, In, of its sends have ended;
         `store_restarted`, In(1), in the next cycle: that is stored.

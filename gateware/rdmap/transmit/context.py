@@ -24,7 +24,7 @@ def progress_layout(config: RnicConfig) -> data.StructLayout:
             "responding": 1,  # it is a response, else a send entry
             "element": range(SCATTER_GATHER_ELEMENTS + 1),
             "offset": 32,  # in the element
-            "done": 32,  # octets of the message; 0 if not active
+            "done": 32,  # bytes of the message; 0 if not active
             "remaining": 32,
             "prefer_response": 1,  # whose turn it is when both kinds wait
             "send_msn": 32,  # of the next message (RFC 5041, 4.3)
@@ -48,7 +48,7 @@ def settings_layout(config: RnicConfig) -> data.StructLayout:
 HALT = data.StructLayout(
     {
         "halted": 1,  # nothing is sent any more: an error, or not connected
-        "units": 7,  # position at which that is so, in units of 4 octets mod 128
+        "units": 7,  # position at which that is so, in units of 4 bytes mod 128
     }
 )
 """Whether a QP sends nothing any more; where its progress stands does not matter then."""

@@ -50,7 +50,7 @@ class TransmitCut(wiring.Component):
     message: In(stream message_layout).
     piece: Out(stream piece_layout). Its payload, but for `message`, holds for a cycle more; what is
         known of element, peer and operands, until the next `message` comes, which is not bare.
-    offset: Out(32), octets of the element that were sent before, if there is a piece.
+    offset: Out(32), bytes of the element that were sent before, if there is a piece.
     over: In(1), a pulse when `piece` is taken: the FPDU needs no other one, or is given up.
     word: In(64), word_address: Out, of the send entry. A word arrives in the second cycle after the
         one in which its address stands in the register that asks for it, so in the third after
@@ -84,17 +84,17 @@ class TransmitCut(wiring.Component):
         element_range = data.View(ELEMENT_RANGE, word)
 
         # The FPDU
-        capacity = Signal(16)  # octets of payload that an FPDU of this kind can have
+        capacity = Signal(16)  # bytes of payload that an FPDU of this kind can have
         whole = Signal()  # `left` is all of the message: it fits, or needs no piece of payload
-        # Octets of the FPDU, or of the sink of a request, without a piece; 0 for Immediate Data
+        # Bytes of the FPDU, or of the sink of a request, without a piece; 0 for Immediate Data
         left = Signal(32)
         first_piece = Signal(init=1)  # none has a piece so far
         length_matches = Signal()  # length of the message is the sum over its elements
         summed = Signal()  # `length_matches` is right
         # The element
         later_element = Signal()  # it is not the one with which the visit began
-        remaining = Signal(32)  # octets of it that were not sent
-        none_left = Signal()  # no octet of the FPDU is without a piece
+        remaining = Signal(32)  # bytes of it that were not sent
+        none_left = Signal()  # no byte of the FPDU is without a piece
         none_remaining = Signal()  # none of the element was not sent
         # The piece; not all of what is offered is among them.
         piece = Signal(self._piece)
@@ -113,7 +113,7 @@ class TransmitCut(wiring.Component):
             self.message.ready.eq(self.over),
             self.word_address.eq(REMOTE_OFFSET_ADDRESS),
         ]
-        # Octets of the element that were sent. The source of a response is its only element.
+        # Bytes of the element that were sent. The source of a response is its only element.
         with m.If(later_element):
             m.d.sync += self.offset.eq(0)
         with m.Elif(responding):

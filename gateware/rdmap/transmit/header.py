@@ -136,7 +136,7 @@ class TransmitHeader(wiring.Component):
     Members
     -------
     fields: In(HEADER_FIELDS).
-    header: Out, octet i of the ULPDU in bits [8i+7:8i].
+    header: Out, byte i of the ULPDU in bits [8i+7:8i].
     """
 
     fields: In(HEADER_FIELDS)
@@ -192,7 +192,7 @@ class TransmitSegment(wiring.Component):
     -------
     piece: In(piece_layout).
     last: Out(1), the FPDU ends its message.
-    header: Out, octet i of the ULPDU in bits [8i+7:8i].
+    header: Out, byte i of the ULPDU in bits [8i+7:8i].
     """
 
     def __init__(self, config: RnicConfig):

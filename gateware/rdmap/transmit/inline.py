@@ -47,7 +47,7 @@ INLINE_WORDS = max(WORDS.values())
 
 
 class TransmitInline(wiring.Component):
-    """Writes the octets of an RDMAP header as inline words of the gatherer, one per cycle.
+    """Writes the bytes of an RDMAP header as inline words of the gatherer, one per cycle.
 
     They are written while the STag table is asked about the FPDU, and seen when it is committed.
     Word n is looked at 2 + n cycles after `start`, so that of a Read Request the last one is after
@@ -55,10 +55,10 @@ class TransmitInline(wiring.Component):
 
     Members
     -------
-    start: In(1), write `length` octets of `octets[kind]`; only while `written` and `room`.
+    start: In(1), write `length` bytes of `octets[kind]`; only while `written` and `room`.
     kind, length: In(InlineKind) and In, in the cycle after `start`; length is 1 to what the kind
         has.
-    octets: In, for each kind, each word until it is looked at; octet i in bits [8i+7:8i]. There are
+    octets: In, for each kind, each word until it is looked at; byte i in bits [8i+7:8i]. There are
         no words after `WORDS[kind]`.
     room: Out(1), there is room for the longest header.
     written: Out(1), low from the cycle after `start` on until the last word is being written.

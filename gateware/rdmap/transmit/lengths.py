@@ -18,15 +18,15 @@ class TransmitLengths(wiring.Component):
     -------
     start: In(1).
     unlimited: In(1), with `start`: the window does not matter, only `ulpdu_length` is waited for.
-    payload: In(16), octets after the DDP header.
+    payload: In(16), bytes after the DDP header.
     tagged: In(1), which DDP header it is.
     position: In(32), where the FPDU starts in the LLP stream.
-    room: In(32), octets that the window takes from there on.
+    room: In(32), bytes that the window takes from there on.
     markers: In(1), the QP sends Markers.
     settled: Out(1).
     ulpdu_length: Out(16), the field ULPDU_Length.
-    until_marker: Out(7), from `position` to the next multiple of 512, in units of 4 octets.
-    sent_length: Out(17), octets of the FPDU with its Markers.
+    until_marker: Out(7), from `position` to the next multiple of 512, in units of 4 bytes.
+    sent_length: Out(17), bytes of the FPDU with its Markers.
     window_open: Out(1), the window takes it.
     """
 

@@ -21,7 +21,7 @@ def lookup_layout(config: RnicConfig) -> data.StructLayout:
         {
             "settings": settings_layout(config),
             "pd": 16,
-            "window": 32,  # position up to which the LLP takes octets
+            "window": 32,  # position up to which the LLP takes bytes
             "mulpdu": 16,
             "retired": sends_bits(config),  # sends that left the completer
             "leaving": 1,  # Read Responses are on their way: no atomic begins
@@ -57,10 +57,10 @@ def message_layout(config: RnicConfig) -> data.StructLayout:
             "takes_two": 1,  # it has a second unit
             "index": 16,  # its running number
             "inbound": Layouts(config).inbound_read,  # the oldest request; of an atomic its target
-            "remaining": 32,  # octets of the message that were not sent
-            "room": 32,  # octets from the position to the end of the window
+            "remaining": 32,  # bytes of the message that were not sent
+            "room": 32,  # bytes from the position to the end of the window
             "roomy": 1,  # any FPDU fits the window
-            "tagged_capacity": 16,  # octets of payload that a tagged FPDU can have
+            "tagged_capacity": 16,  # bytes of payload that a tagged FPDU can have
             "untagged_capacity": 16,  # and an untagged one
             "more": 1,  # there is something to do when this message has ended
         }
@@ -73,7 +73,7 @@ def piece_layout(config: RnicConfig) -> data.StructLayout:
         {
             "message": message_layout(config),
             # The FPDU
-            "payload": 32,  # octets after its DDP header
+            "payload": 32,  # bytes after its DDP header
             "fits": 1,  # what remains of the message fits it
             "remote_stag": 32,  # of the peer's buffer, or to be invalidated there
             "remote_offset": 64,  # Tagged Offset of the peer's buffer; Immediate Data

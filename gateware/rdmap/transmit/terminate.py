@@ -31,7 +31,7 @@ class TransmitTerminate(wiring.Component):
     termination: In, from the QP states.
     speak: Out(1), there is a Terminate to send.
     octets: Out(6), of its header: 4, 20, 24 or 52.
-    header: Out, octet i in bits [8i+7:8i].
+    header: Out, byte i in bits [8i+7:8i].
     """
 
     def __init__(self, config: RnicConfig):

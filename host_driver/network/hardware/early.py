@@ -29,9 +29,9 @@ def segment_of(frame: bytes, mac: bytes) -> tuple[Ends, Segment] | None:
 
 
 def place(flow: Flow, segment: Segment, received: int) -> None:
-    """Write those octets of a segment to the RX ring that the engine may take.
+    """Write those bytes of a segment to the RX ring that the engine may take.
 
-    received: RCV.NXT. Octets before it are there already, and those past the ring would be written
+    received: RCV.NXT. Bytes before it are there already, and those past the ring would be written
     over what is not read; the engine takes none of them, for the window ends there at the latest.
     Nothing is released meanwhile.
     """

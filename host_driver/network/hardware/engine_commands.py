@@ -106,7 +106,7 @@ class EngineCommands:
         self._commands.run(NetworkOpcode.SEGMENT)
 
     def send(self, flow: Flow, octets: int) -> None:
-        """SEND, of up to `OCTETS_MOST` octets."""
+        """SEND, of up to `OCTETS_MOST` bytes."""
         self._about(flow)
         self._commands.write(registers.TCP_OCTETS, value=octets)
         self._commands.run(NetworkOpcode.SEND)

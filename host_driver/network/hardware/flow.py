@@ -45,11 +45,11 @@ class Flow:
     handle, number: for the callers of the port, and for the engine. mac, fields: of its frames.
     received: RCV.NXT as far as it was told; fin: the peer's FIN stands before it.
     released: what comes before is not needed any more.
-    end: after all octets that were sent; acknowledged: SND.UNA as far as it is known; pieces: ends
+    end: after all bytes that were sent; acknowledged: SND.UNA as far as it is known; pieces: ends
         of SENDs after it. hungry: a `send` found no room for all.
     lane: LLP connection that has the stream. shut: FIN was asked for; first: before the peer's was
         known. discards: what the peer sends is not read.
-    ended: how it ended, once it has. left: octets that nobody had read then.
+    ended: how it ended, once it has. left: bytes that nobody had read then.
     counted: what `COUNTS` were before it.
     """
 
@@ -84,12 +84,12 @@ class Flow:
 
     @property
     def unread(self) -> int:
-        """Octets in the RX ring that are not released."""
+        """Bytes in the RX ring that are not released."""
         return distance(self.released, advance(self.received, -int(self.fin)))
 
     @property
     def room(self) -> int:
-        """Octets that may be sent, as far as it is known."""
+        """Bytes that may be sent, as far as it is known."""
         if len(self.pieces) >= PIECES:
             return 0
         return self.tx.octets - distance(self.acknowledged, self.end)
@@ -147,7 +147,7 @@ class Flow:
         return self.ended
 
     def information(self, words: dict[str, int]) -> ConnectionInfo:
-        """What INFO told. Segments and octets are counted modulo 2^32."""
+        """What INFO told. Segments and bytes are counted modulo 2^32."""
         flags = InfoFlags(words["flags"])
         sampled = InfoFlags.SAMPLED in flags
         counts = {name: distance(self.counted[name], words[name]) for name in COUNTS}

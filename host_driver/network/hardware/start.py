@@ -3,6 +3,7 @@
 import secrets
 import time
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 
 from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.errors import DeviceError
@@ -104,6 +105,15 @@ def switch_off(commands: NetworkCommands) -> None:
                 f"switched off: NETWORK_STATUS has receive_idle {status['receive_idle']}, "
                 f"transmit_idle {status['transmit_idle']}; allowed: a device that is reset"
             )
+
+
+def answer_requests(commands: NetworkCommands, address: IPv4Address) -> bool:
+    """Have a network that is on answer ARP and echo requests by itself; `False` if it cannot."""
+    if not commands.read(registers.NETWORK_STATUS)["answers"]:
+        return False
+    commands.write(registers.NETWORK_ADDRESS, value=int(address))
+    commands.write(registers.NETWORK_ENABLE, receive=1, transmit=1, answer=1)
+    return True
 
 
 def switch_on(

@@ -16,7 +16,7 @@ class Streams:
 
     Parameters
     ----------
-    mss: octets of the longest segment that the MTU allows.
+    mss: bytes of the longest segment that the MTU allows.
     """
 
     def __init__(self, engine: EngineCommands, mss: int):
@@ -24,7 +24,7 @@ class Streams:
         self._mss = mss
 
     def send(self, flow: Flow, octets: bytes) -> int:
-        """Write to one that has not ended; how many octets were taken."""
+        """Write to one that has not ended; how many bytes were taken."""
         self.require_own(flow)
         if flow.shut:
             raise StreamClosed("this end of the connection is closed")
@@ -42,7 +42,7 @@ class Streams:
         return taken
 
     def receive(self, flow: Flow, maximum: int) -> bytes:
-        """Take octets; of one that has ended those that were left."""
+        """Take bytes; of one that has ended those that were left."""
         if flow.ended is not None:
             return self._receive_left(flow, maximum)
         self.require_own(flow)
@@ -95,8 +95,8 @@ class Streams:
     def give(self, flow: Flow, segment: Segment) -> bool:
         """Give the engine a segment that came before; whether it was given.
 
-        Octets of a stream that the device has may be released at any moment, and their places
-        used again: a segment with octets is dropped then, as if the wire had lost it.
+        Bytes of a stream that the device has may be released at any moment, and their places
+        used again: a segment with bytes is dropped then, as if the wire had lost it.
         """
         if segment.data:
             if flow.lane is not None:

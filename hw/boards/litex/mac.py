@@ -24,14 +24,14 @@ PORTS = {
     "tx_ready": ("output", 1),
     "tx_data": ("input", 64),
     "tx_last": ("input", 1),
-    # The last octet, one bit, in the last word; 0 in others.
+    # The last byte, one bit, in the last word; 0 in others.
     "tx_last_be": ("input", 8),
     "tx_error": ("input", 8),  # has no effect
     "rx_valid": ("output", 1),
     "rx_ready": ("input", 1),
     "rx_data": ("output", 64),
     "rx_last": ("output", 1),
-    # The lowest bit is that of the last octet; bits above are left over from other words.
+    # The lowest bit is that of the last byte; bits above are left over from other words.
     "rx_last_be": ("output", 8),
     "rx_error": ("output", 8),
     # Of frames since the last reset; in sys_clk.

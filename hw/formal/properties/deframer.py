@@ -46,7 +46,7 @@ def _all(inside: Inside, name: str) -> list[Signal]:
     return [signal for signal in inside.module._driving if signal.name == name]
 
 
-class _Visits:
+class Visits:
     """Deframer and store. Words of a visit that ends inside an FPDU have left before it is cleared.
 
     The block that drives it may drop any visit at any time.
@@ -92,7 +92,7 @@ class _Visits:
 
 def _committed(h: Harness) -> None:
     m = h.m
-    visits = _Visits(h)
+    visits = Visits(h)
     inside, store, store_inside = visits.inside, visits.store, visits.store_inside
     cleared, dropping, last, out = visits.cleared, visits.dropping, visits.last, visits.out
     cut = visits.cut

@@ -15,6 +15,7 @@ from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.judge import Followed, stages
+from stagecoach.hw.formal.judge_ports import entries, strobe
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.formal.rfc_checks import EXPECTED
 from stagecoach.hw.interface.causes import Cause
@@ -101,6 +102,9 @@ def _requests(f: Followed) -> None:
         looks = f.state("REQUEST_CHECK") & (cause == Cause.NONE)
         h.invariant(f"{what} looked at", ~looks | passes)
         h.check(what, ~f.good | (f.ulpdu.opcode != opcode) | passes)
+    inbound = f.ports.inbound_requests
+    below = f.level < f.stored("irds", f.segment.qp)
+    strobe(f, "push", inbound.push, inbound.push_qp, below)
 
 
 def _responses(f: Followed) -> None:
@@ -134,6 +138,11 @@ def _responses(f: Followed) -> None:
         other = ulpdu.opcode != opcode
         h.invariant(f"{what} looked at", ~looks | other | passes)
         h.check(what, ~f.good | other | passes)
+
+
+def _pops(f: Followed) -> None:
+    outstanding = f.ports.outstanding_requests
+    strobe(f, "pop", outstanding.pop, outstanding.pop_qp, ~(f.waiting == 0))
 
 
 def _records(f: Followed) -> None:
@@ -217,7 +226,7 @@ def _records(f: Followed) -> None:
     h.check("complete", ~f.good | ~is_send | all_cut)
     in_order = piece.valid & (piece.number != gone[: len(piece.number)])
     h.invariant("numbered", ~(scans | f.good) | ~is_send | ~in_order)
-    h.invariant("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
+    h.check("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
     in_bank = ~piece.valid | (piece.bank == record.bank)
     h.invariant("its bank", ~(scans | f.good) | ~is_send | in_bank)
     all_there = (now == count) & (together == ulpdu.payload)
@@ -300,6 +309,18 @@ PROPERTIES = (
         ],
     ),
     _property(
+        "receive entries are popped and kept by the rules of their port",
+        [_header, _sends, entries],
+        [
+            ("receive.send", "kind.last | ~self.shared | self.read", "kind.last | self.read | 1"),
+            (
+                "receive.record",
+                "self.keep_entry.eq(goes_on & kind.takes_entry)",
+                "self.keep_entry.eq(kind.takes_entry)",
+            ),
+        ],
+    ),
+    _property(
         "a good Read or Atomic Request is the next one, alone in its segment, and within the IRD",
         [_header, _requests],
         [
@@ -315,12 +336,14 @@ PROPERTIES = (
                 "atomic_request_checks(payload, last, operation, self.strict)",
                 "atomic_request_checks(payload, last, operation, 0)",
             ),
+            ("receive.record", "self.push.eq(consumed & kind.request)", "self.push.eq(consumed)"),
+            ("receive.judge", "inbound.push_qp.eq(take.qp)", "inbound.push_qp.eq(take.coming)"),
             ("checks", "(header_octets < READ_REQUEST_HEADER_OCTETS) | ~last", "~last"),
         ],
     ),
     _property(
         "a good response is the next part of what the oldest outstanding request asks for",
-        [_header, _responses],
+        [_header, _responses, _pops],
         [
             ("receive.checks", "(self.outstanding_level == 0) | read.atomic", "read.atomic"),
             ("receive.checks", "(self.outstanding_level == 0) | ~read.atomic", "~read.atomic"),
@@ -341,6 +364,8 @@ PROPERTIES = (
                 "other_identifier=identifier != context.atomic_msn",
                 "other_identifier=0",
             ),
+            ("receive.record", "self.pop.eq(consumed & kind.response)", "self.pop.eq(consumed)"),
+            ("receive.judge", "outstanding.pop_qp.eq(take.qp)", "outstanding.pop_qp.eq(0)"),
         ],
     ),
     _property(
@@ -366,6 +391,7 @@ PROPERTIES = (
             ),
             ("receive.pieces", "Mux(kind.takes_entry, scan.count, 0)", "0"),
             ("receive.scan", "Mux(beyond[-1], left, room)", "left"),
+            ("receive.scan", "room_valid & (room != 0) & (left != 0)", "room_valid & (left != 0)"),
         ],
     ),
 )

@@ -136,7 +136,7 @@ def _ends(h: Harness) -> None:
         m.d.sync += waited.eq(0)
     with m.Elif(waited != END_CYCLES):
         m.d.sync += waited.eq(waited + 1)
-    h.assume(~(table.end_waiting & inside.signal("clearing")))
+    h.assume(~(table.end_waiting & inside.signal("clearing")))  # `receive_reset`
     h.check("an end is taken in time", waited < END_CYCLES)
     h.invariant("second cycle", (waited == 0) | ((waited == 1) & ~inside.signal("_first")))
     both = table.end_taken & (table.taken | (table.command.valid & table.command.ready))

@@ -13,6 +13,7 @@ from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.hw.formal.device import class_name, is_block, streams
 from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.invariants import llp_holds
 from stagecoach.hw.formal.properties.streams import ASSUMED
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
@@ -26,7 +27,7 @@ HELD: dict[str, tuple[str, ...]] = {
 """Inputs that hold their words in the proofs of other properties than those of streams."""
 
 
-def _without_blocks(h: Harness, device: Any) -> dict[str, Any]:
+def without_blocks(h: Harness, device: Any) -> dict[str, Any]:
     """Put a device in the harness, but leave out its blocks; all of their outputs are free."""
     inside = h.block(device)
     left_out = {}
@@ -43,7 +44,7 @@ def _without_blocks(h: Harness, device: Any) -> dict[str, Any]:
 
 def _build(h: Harness, config: RnicConfig) -> None:
     device = Rnic(config)
-    blocks = _without_blocks(h, device)
+    blocks = without_blocks(h, device)
     # The LLP port holds an event, and received octets, until the device took them.
     llp = device.llp
     for valid, ready, shown in (
@@ -63,6 +64,8 @@ def _build(h: Harness, config: RnicConfig) -> None:
                 h.check(f"{name}.{stream_name}", h.held(stream))
         if isinstance(each, RingFetcher):
             h.assume(each.read.data.ready)
+    for name, condition in llp_holds(h, llp):
+        h.check(f"LLP port: {name}", condition)
     engine = blocks["read_engine"]
     for number, depth in enumerate(engine._buffer_beats):
         if not depth:
@@ -86,6 +89,16 @@ PROPERTIES = (
             "stagecoach.gateware.rnic",
             "events.i.valid.eq(llp.event_valid)",
             "events.i.valid.eq(llp.event_valid & llp.tx_ready)",
+        ),
+        *(
+            Mutation("stagecoach.gateware.rnic", old, new)
+            for old, new in (
+                (
+                    "llp.rx_request_valid.eq(request.valid)",
+                    "llp.rx_request_valid.eq(request.valid & llp.tx_ready)",
+                ),
+                ("llp.tx_valid.eq(tx.valid)", "llp.tx_valid.eq(tx.valid & llp.rx_valid)"),
+            )
         ),
         *(
             Mutation(

@@ -3,11 +3,13 @@
 from amaranth.hdl import Mux
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.mulpdu import MIN_MULPDU
 from stagecoach.gateware.rdmap.transmit.cut import TransmitCut
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.invariants import invariants, needs
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.interface.wire import ATOMIC_OCTETS, UNTAGGED_HEADER_OCTETS
 
 CONFIG = RnicConfig(qps=4)
 NAME = "rdmap.transmit.cut.TransmitCut"
@@ -22,25 +24,40 @@ def _pieces(h: Harness) -> None:
     for _, condition in needs(h, NAME, inside):
         h.assume(condition)
     invariants(h, NAME, inside)
-    # There is a cycle between two messages. Those of one kind are of no other.
+    # What `TransmitChoose` does (`transmit_choose`)
     h.assume(~h.past(stream.valid & stream.ready) | ~stream.valid)
     begins = message.begins_atomic
+    for name in ("inline", "begins_atomic"):
+        h.assume(~h.past(stream.valid) | (message[name] == h.past(message[name])))
     h.assume(~begins | ~(message.bare | message.is_local | message.inline | message.terminating))
     h.assume(~begins | ~(message.is_immediate | message.is_atomic))
     h.assume(~message.is_atomic | message.inline)
     h.assume(~message.terminating | (message.bare & ~message.is_local))
-    capacities = (message.tagged_capacity != 0) & (message.untagged_capacity != 0)
-    h.assume(~begins | ((message.remaining != 0) & capacities))
-    # The last piece of an FPDU ends it.
+    least = MIN_MULPDU - UNTAGGED_HEADER_OCTETS
+    capacities = (message.tagged_capacity >= least) & (message.untagged_capacity >= least)
+    whole_target = (message.remaining == ATOMIC_OCTETS) & (message.inbound.length == ATOMIC_OCTETS)
+    whole_target &= message.responding & (message.progress.done == 0)
+    h.assume(~begins | (whole_target & capacities))
+    # What `TransmitCheck` does (`transmit_issue`): the last piece of an FPDU ends it.
     h.assume(~(offered.valid & offered.ready) | cut.over | (piece.asks & ~piece.covers))
 
     silent = message.is_local | message.terminating
     h.check("nothing is asked for", ~(offered.valid & silent) | ~piece.asks)
     target = piece.asks | piece.failed
     h.check("the target of an atomic is asked about", ~(offered.valid & begins) | target)
+    all_of_it = (piece.octets == ATOMIC_OCTETS) & piece.covers
+    h.check("all of it", ~(offered.valid & begins & piece.asks) | all_of_it)
     octets = (piece.octets != 0) & (piece.octets <= 65535)
     of_memory = offered.valid & piece.asks & ~message.inline
     h.check("1 to 65535 octets", ~of_memory | octets)
+    has = inside.signal("remaining")
+    h.check("no more than the element has", ~of_memory | (piece.octets <= has))
+    taken = h.past(offered.valid & offered.ready)
+    for name in ("asks", "octets", "covers"):
+        h.check(f"{name} for a cycle more", ~taken | (piece[name] == h.past(piece[name])))
+    for name in ("inline", "begins_atomic"):
+        same = message[name] == h.past(message[name])
+        h.check(f"{name} for a cycle more", ~taken | same)
     h.cover("second piece", of_memory & (piece.element == 1))
 
     now = inside.view("piece", piece_layout(CONFIG))
@@ -61,6 +78,17 @@ def _pieces(h: Harness) -> None:
     h.invariant("left", ~cut_off | ~stream.valid | good)
     compared = inside.in_state("REMOTE_OFFSET")
     h.invariant("covers", ~compared | (now.covers == (left <= remaining)))
+    started = inside.in_state("REMOTE_STAG", "REMOTE_OFFSET", "OPERANDS", "PIECE")
+    later = inside.signal("later_element")
+    at_first = ~begins | ~stream.valid | (first & ~later)
+    h.invariant("target at first", ~inside.in_state("RANGE", "OFFSET") | at_first)
+    walks = inside.in_state("NEXT", "STAG_AGAIN", "RANGE_AGAIN", "SUM", "SUM_CHECK")
+    h.invariant("one element", ~walks | ~begins)
+    begun_now = inside.in_state("OFFSET") & begins
+    element = (cut.offset == 0) & (now.element_length == ATOMIC_OCTETS)
+    h.invariant("target", ~begun_now | element)
+    full = (inside.signal("remaining") == ATOMIC_OCTETS) & (left == ATOMIC_OCTETS)
+    h.invariant("all of the target", ~(started & begins) | full)
     h.invariant("none left", ~compared | (none_left == (left == 0)))
     h.invariant("none remaining", ~compared | (none_remaining == (remaining == 0)))
     asks = inside.in_state("PIECE", "OPERANDS", "NEXT")
@@ -95,6 +123,14 @@ PROPERTIES = (
                 MODULE,
                 "piece.octets.eq(Mux(piece.covers, left, remaining))",
                 "piece.octets.eq(left)",
+            ),
+            Mutation(
+                MODULE, "left.eq(Mux(whole, message.remaining, capacity))", "left.eq(capacity)"
+            ),
+            Mutation(
+                MODULE,
+                "with m.If(self.piece.ready):",
+                "m.d.sync += piece.covers.eq(0)\n                with m.If(self.piece.ready):",
             ),
         ),
         depth=1,

@@ -49,6 +49,28 @@ def _asks(h: Harness) -> None:
     h.invariant("only then", ~asked | in_hand)
     h.cover("asked", check.hand & asked)
 
+    # The last piece of an FPDU ends it; the record is right a cycle later (`transmit_cut`).
+    of_fpdu = piece.p.asks & ~piece.p.covers
+    h.check("the last piece ends it", ~(piece.valid & piece.ready) | check.over | of_fpdu)
+    taken = h.past(piece.valid & piece.ready)
+    for value in (piece.p.asks, piece.p.octets, message.inline, message.begins_atomic):
+        h.assume(~taken | (value == h.past(value)))
+    # An FPDU, or an atomic that begins, is handed over once (`transmit_progress`).
+    told, begins = Signal(), message.begins_atomic
+    tells = check.handed | check.begun
+    h.m.d.sync += told.eq((told | tells) & ~check.over)
+    h.check("handed over once", ~tells | (piece.valid & ~told & ~message.terminating))
+    h.check("an atomic begins", (~check.begun | begins) & (~check.handed | ~begins))
+    h.invariant("told", ~told | inside.in_state("HOLD"))
+    octets = h.past(piece.p.octets)
+    good = (octets != 0) & (octets <= 65535)
+    of_memory = piece.p.asks & ~message.inline
+    h.assume(~piece.valid | ~of_memory | ((piece.p.octets != 0) & (piece.p.octets <= 65535)))
+    record = check.record
+    places = h.past(check.hand) & record.places & ~record.inline
+    h.check("what is placed is the piece", ~places | (good & (record.octets == octets)))
+    h.check("it was asked about", ~places | record.asks)
+
 
 def _allowed(h: Harness) -> None:
     m = h.m
@@ -93,8 +115,28 @@ def _allowed(h: Harness) -> None:
     h.check("what goes is allowed", ~(issue.job.valid | issue.write) | good)
     from_there = about.inline | (issue.item.address == address)
     h.check("a piece is where the table says", ~issue.write | from_there)
+    # Only the latest atomic is cancelled, once; no job begins after the end of its visit.
+    cancels = Signal()
+    with m.If(issue.refused.valid | (atomic.valid & atomic.ready)):
+        m.d.sync += cancels.eq(0)
+    with m.If(begun):
+        m.d.sync += cancels.eq(given.begins_atomic & given.asks)
+    h.check("the atomic that was begun last", ~issue.refused.valid | cancels)
+    h.check("once, before another one begins", ~issue.free | ~cancels)
+    h.check("an atomic was begun", ~atomic.valid | cancels)
+    h.check("a job ends its visit", ~issue.job_begin.valid | issue.end)
     h.check("none is due when it is free", ~issue.free | issue.begin | ~due)
     h.check("free until a piece comes", ~h.past(issue.free & ~issue.begin) | issue.free)
+    # A piece of memory is given away as it came, with octets.
+    h.assume(~(given.places & ~given.inline) | ((given.octets != 0) & (given.octets <= 65535)))
+    placed, item = issue.write & ~issue.item.inline, issue.item
+    h.check("1 to 65535 octets", ~placed | ((item.octets != 0) & (item.octets <= 65535)))
+    as_it_came = (item.octets == about.octets) & (item.inline == about.inline)
+    h.check("a piece goes as it came", ~issue.write | as_it_came)
+    h.check("only what is placed goes", ~issue.write | about.places)
+    same = Value.cast(item) == h.past(Value.cast(item))
+    h.check("one of them at a time", issue.write + issue.commit + issue.discard <= 1)
+    h.check("it was offered before", ~issue.write | (h.past(issue.offer) & same))
     h.cover("atomic", atomic.valid & ~atomic.ready)
     h.cover("refused", inside.in_state("STOP") & about.asks)
 
@@ -106,6 +148,19 @@ def _allowed(h: Harness) -> None:
     h.invariant("failed", ~(at_work | issue.write) | ~(about.failed & about.asks))
     h.invariant("target", ~at_work | ~about.begins_atomic | about.failed | about.asks)
     asks = (here & h.past(asked)) | (at_work & about.asks)
+    of_memory = (at_work | issue.write) & about.places & ~about.inline
+    h.invariant("octets", ~of_memory | ((about.octets != 0) & (about.octets <= 65535)))
+    h.invariant(
+        "may cancel",
+        ~at_work | inside.in_state("REPORT") | (cancels == (about.begins_atomic & about.asks)),
+    )
+    h.invariant("a job", ~inside.in_state("ISSUE") | ~about.begins_atomic)
+    h.invariant("no more", ~(cancels & inside.in_state("IDLE", "REPORT")))
+    h.invariant("placed", ~issue.write | about.places)
+    late = issue.write + issue.commit
+    h.invariant("one late", (late <= 1) & (~at_work | inside.in_state("ISSUE", "ATOMIC") | ~late))
+    offers = issue.offer == (inside.in_state("ANSWER") & about.places)
+    h.invariant("offered", offers)
     h.invariant("due", due == (asks & ~answered))
     h.invariant("answered", inside.signal("answered") == answered)
     is_known = ~answered | (issue.address == address)
@@ -132,6 +187,15 @@ PROPERTIES = (
             Mutation(CHECK, "m.d.comb += self.ask.eq(piece.asks)", "m.d.comb += self.ask.eq(1)"),
             Mutation(CHECK, "self.piece.valid & self.free", "self.piece.valid"),
             Mutation(CHECK, "asks.eq(piece.asks & ~failed)", "asks.eq(piece.asks)"),
+            Mutation(CHECK, "goes = ends & ~failed", "goes = ~failed"),
+            Mutation(
+                CHECK, "with m.Elif(piece.covers | ~piece.asks):", "with m.Elif(~piece.asks):"
+            ),
+            Mutation(
+                CHECK,
+                "record.octets.eq(Mux(message.inline, self.inline_length, piece.octets))",
+                "record.octets.eq(self.inline_length)",
+            ),
         ),
         depth=1,
         reached=6,
@@ -150,6 +214,20 @@ PROPERTIES = (
             ),
             Mutation(ISSUE, "[self.free.eq(0), answered.eq(0)]", "self.free.eq(0)"),
             Mutation(ISSUE, "with m.If(self.begin):", "with m.If(1):"),
+            Mutation(
+                ISSUE,
+                "self.refused.valid.eq(record.begins_atomic & record.asks)",
+                "self.refused.valid.eq(record.asks)",
+            ),
+            Mutation(
+                ISSUE,
+                "[self.job_begin.valid.eq(1), self.end.eq(1)]",
+                "self.job_begin.valid.eq(1)",
+            ),
+            Mutation(ISSUE, "self.item.octets.eq(record.octets)", "self.item.octets.eq(0)"),
+            Mutation(
+                ISSUE, "self.offer.eq(self.record.places)", "self.offer.eq(self.record.inline)"
+            ),
         ),
         depth=1,
         reached=6,

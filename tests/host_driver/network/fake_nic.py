@@ -14,7 +14,7 @@ from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.network_registers import NetworkOpcode
 from stagecoach.host_driver.registers import Register
 from stagecoach.host_driver.transport.base import DeviceClosed
-from stagecoach.host_driver.transport.network import FrameHead
+from stagecoach.host_driver.transport.network import FrameHead, Link
 from stagecoach.hw.interface.network_entries import (
     CONNECTION_INFO,
     FRAME_DESCRIPTOR_OCTETS,
@@ -48,7 +48,9 @@ class FakeNic:
 
     Attributes
     ----------
+    answers: whether it can answer requests by itself; answered, unanswered: what it has counted.
     sent: frames that left; `wire` takes each of them, too. refuses: whether the hash has no slot.
+    carrier, refused: of `link`.
     busy_reads: how often a command says that it is busy, by opcode; others once. while_busy: what
         happens then. commands: opcodes, in order.
     may_pass: whether time may go on in `wait_network`.
@@ -60,7 +62,10 @@ class FakeNic:
         self.now = 1_000_000
         self.sent: list[bytes] = []
         self.wire: Callable[[bytes], None] = lambda frame: None
+        self.carrier = "up"
+        self.refused: dict[str, int] = {}
         self.refuses = False
+        self.answers = self.answered = self.unanswered = 0
         self.busy_reads: dict[int, int] = {}
         self.while_busy: dict[int, Callable[[], None]] = {}
         self.commands: list[NetworkOpcode] = []
@@ -107,6 +112,9 @@ class FakeNic:
 
     def frame_heads(self) -> list[FrameHead]:
         return [FrameHead(self.now, True, len(frame), frame[:128]) for frame in self.sent[-64:]]
+
+    def link(self) -> Link:
+        return Link(self.carrier, self.refused)
 
     def map_memory(self, buffer: Any) -> int:
         with self.lock:
@@ -184,13 +192,17 @@ class FakeNic:
                     action()
                 return register.pack(busy=int(busy), invalid=int(self._invalid))
             if register is registers.NETWORK_STATUS:
-                return register.pack(receive_idle=1, transmit_idle=1)
+                return register.pack(receive_idle=1, transmit_idle=1, answers=self.answers)
             if register is registers.NETWORK_TIME:
                 return self.now & 0xFFFFFFFF
             if register is registers.NETWORK_SENT:
                 return register.pack(consumer=self._done)
             if register is registers.NETWORK_FRAMES_DROPPED:
                 return self._dropped
+            if register is registers.NETWORK_ANSWERED:
+                return self.answered
+            if register is registers.NETWORK_UNANSWERED:
+                return self.unanswered
             if register is registers.NETWORK_FRAMES_SEEN:
                 fate = FrameFate(self._fields(registers.NETWORK_FRAME_FATE)["fate"])
                 return self.fates[fate]

@@ -135,6 +135,18 @@ class HardwareFake(HardwarePort):
         self.nic.run_to(now)
 
     @property
+    def carrier(self) -> str:
+        return self.nic.carrier
+
+    @carrier.setter
+    def carrier(self, carrier: str) -> None:
+        self.nic.carrier = carrier
+
+    @property
+    def refused(self) -> dict[str, int]:
+        return self.nic.refused
+
+    @property
     def may_pass(self) -> Callable[[], bool]:
         return self.nic.may_pass
 

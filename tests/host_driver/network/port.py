@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from stagecoach.host_driver.transport.network import (
     Ended,
     Established,
     FrameHead,
+    Link,
 )
 
 MAXIMUM_FRAMES = 1024
@@ -47,6 +49,7 @@ class FakePort:
     ----------
     now: microseconds. may_pass: whether time may go on. sent: frames that the driver sent.
     peer: takes each of them too, and may call `frame`. streams: of the engine, by handle.
+    carrier, refused: of `link`.
     """
 
     engine = "fake"
@@ -59,6 +62,9 @@ class FakePort:
         self.streams: dict[int, EngineStream] = {}
         self.dropped_frames = 0
         self.frame_fates = {"full": 3}
+        self.answers: list[IPv4Address] = []
+        self.carrier = "up"
+        self.refused: dict[str, int] = {}
         self.waits = 0
         self.may_pass: Callable[[], bool] = lambda: True
         self.closed = False
@@ -68,6 +74,11 @@ class FakePort:
         self._handles = 0
         self._woken = False
         self._changed = threading.Condition()
+
+    def answer(self, address: IPv4Address) -> bool:
+        """The device would."""
+        self.answers.append(address)
+        return True
 
     def tell(self) -> None:
         """A stream has octets, room or FIN."""
@@ -205,6 +216,9 @@ class FakePort:
 
     def frame_heads(self) -> list[FrameHead]:
         return []
+
+    def link(self) -> Link:
+        return Link(self.carrier, self.refused)
 
     def info(self, handle: int) -> ConnectionInfo:
         stream = self.streams[handle]

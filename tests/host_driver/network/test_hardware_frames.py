@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 
 import pytest
 
@@ -58,6 +59,20 @@ def test_the_device_tells_what_became_of_frames(nic):
     assert port.frame_fates == {}
     nic.fates += Counter({FrameFate.SEGMENT: 7, FrameFate.FULL: 1 << 31})
     assert port.frame_fates == {"segment": 7, "full": 1 << 31}
+
+
+def test_a_device_that_can_answers_requests(nic):
+    """It is told the address, and goes on with all else."""
+    port = started(nic)
+    assert not port.answer(IPv4Address("192.0.2.2"))
+    nic.answers = 1
+    assert port.answer(IPv4Address("192.0.2.2"))
+    assert nic.read_register(registers.NETWORK_ADDRESS.address) == 0xC0000202
+    assert nic.read_register(registers.NETWORK_ENABLE.address) == 0b111
+    nic.answered, nic.unanswered = 5, 1 << 31
+    assert port.frame_fates == {"answered": 5, "unanswered": 1 << 31}
+    port.close("the test is over")
+    assert nic.read_register(registers.NETWORK_ENABLE.address) == 0
 
 
 def test_numbers_of_16_bits_wrap(nic):
@@ -244,7 +259,7 @@ def test_wait_ends_for_what_the_driver_waits_for(nic, port):
     [
         (registers.NETWORK_ID, 0, "NETWORK_ID 0x00000000; allowed: 0x50435469"),
         (registers.NETWORK_VERSION, 2 << 16, "interface 2.0 with digest"),
-        (registers.NETWORK_INTERFACE, 5, "interface 1.0 with digest 0x00000005; allowed: 1.0 with"),
+        (registers.NETWORK_INTERFACE, 5, "interface 1.1 with digest 0x00000005; allowed: 1.1 with"),
         (registers.NETWORK_SIZES, 1500 << 16 | 1, "NETWORK_SIZES.connections 1; allowed: 2 to 256"),
         (registers.NETWORK_SIZES, 575 << 16 | 4, "NETWORK_SIZES.mtu 575; allowed: 576 to 65535"),
     ],

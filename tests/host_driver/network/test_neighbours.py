@@ -260,6 +260,19 @@ def test_what_the_wire_brings_back_is_no_duplicate():
     assert claim.state is ClaimState.PROBING
 
 
+def test_the_device_may_answer_when_the_address_is_claimed():
+    """Not before, and it is told once; not at all if another interface has the address."""
+    rig = Rig(claimed=False)
+    rig.run(0.2)
+    assert not rig.port.answers
+    rig.run(4.0)
+    assert rig.port.answers == [OWN]
+    rig = Rig(claimed=False)
+    rig.take(arp_frame(ArpPacket(REPLY, OTHER_MAC, OWN, OWN_MAC, OWN)))
+    rig.run(4.0)
+    assert not rig.port.answers
+
+
 def test_nothing_but_arp_is_taken_before_the_address_is_claimed():
     rig = Rig(claimed=False)
     rig.take(FRAMES["icmp-echo-request"])

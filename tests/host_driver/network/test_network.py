@@ -1,5 +1,6 @@
 """A network with its thread: connections, streams and listeners as programs use them."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -9,6 +10,8 @@ from stagecoach.host_driver.network.address_claim import SHORT
 from stagecoach.host_driver.network.arp import ArpPacket, Operation
 from stagecoach.host_driver.network.errors import (
     ConnectionRefused,
+    ConnectionReset,
+    ConnectionTimedOut,
     DuplicateAddress,
     NetworkSettingsError,
     NoNeighbour,
@@ -176,6 +179,46 @@ def test_a_peer_that_refuses_or_is_silent_is_named(network, port, peer):
     with pytest.raises(TransportError, match="no IPv4 address of 'no such host'"):
         network.connect("no such host", 4420)
     assert not network.connections()
+
+
+@pytest.mark.parametrize("carrier", ["down: no peer yet", "lost: unix:/w: it went"])
+def test_silence_is_explained_by_a_wire_that_carries_nothing(network, port, peer, carrier):
+    stream = network.connect("192.0.2.1", 4420)
+    peer.silent = True
+    port.carrier = carrier
+    silent = TransportTimeout, "4420 does not answer in 2 s"
+    late = TransportTimeout, "nothing came in 1 s"
+    for (error, text), call in (
+        (silent, lambda: network.connect("192.0.2.1", 4420, 2)),
+        ((NoNeighbour, "answer ARP requests"), lambda: network.connect("192.0.2.9", 4420)),
+        ((TransportTimeout, "sent no reply in 1 s"), lambda: network.ping("192.0.2.1", 1)),
+        ((NoNeighbour, "answer ARP requests"), lambda: network.ping("192.0.2.9", 10)),
+        ((TransportTimeout, "0 of 2 bytes came in 1 s"), lambda: stream.receive_exactly(2, 1)),
+        (late, lambda: stream.wait_readable(1)),
+    ):
+        with pytest.raises(error, match=re.escape(f"{text} (carrier {carrier})") + "$"):
+            call()
+
+
+def test_a_connection_that_timed_out_tells_what_the_wire_had_to_do_with_it(network, port):
+    reset = network.connect("192.0.2.1", 4420)
+    late = network.connect("192.0.2.1", 4420)
+    port.carrier = "lost: unix:/w: it went"
+    port.end(reset.handle, StreamEnd.RESET)
+    port.end(late.handle, StreamEnd.TIMED_OUT)
+    with pytest.raises(ConnectionTimedOut, match=r"nothing \(carrier lost: unix:/w: it went\)$"):
+        late.receive_exactly(1, 1)
+    port.carrier = "up"
+    with pytest.raises(ConnectionTimedOut, match="carrier lost"):
+        late.sendall(b"a")
+    with pytest.raises(ConnectionReset, match=r"the peer reset the connection$"):
+        reset.receive_exactly(1, 1)
+
+
+def test_what_the_wire_refused_is_counted(network, port):
+    assert "wire_too_long" not in network.counters
+    port.refused["too_long"] = 7
+    assert network.counters["wire_too_long"] == 7
 
 
 def test_no_more_connections_are_opened_than_the_engine_has(network):

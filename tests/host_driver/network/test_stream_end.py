@@ -142,6 +142,17 @@ def test_an_end_that_the_network_has_seen_before_is_remembered(nic):
     assert [each.stream_end for each in nic.context.events] == [StreamEnd.RESET, StreamEnd.CLOSED]
 
 
+@pytest.mark.parametrize("carrier", ["up", "lost: unix:/w: it went"])
+def test_an_error_that_leaves_a_context_has_a_note_of_the_carrier(nic, carrier):
+    qp, handle = joined(nic)
+    with pytest.raises(QPError) as raised, nic.context:
+        stop(nic, qp, Cause.LLP_CLOSED, (handle, StreamEnd.TIMED_OUT, False))
+        nic.transport.network.carrier = carrier
+        raise_if_stopped(qp)
+    notes = [] if carrier == "up" else [f"carrier {carrier}"]
+    assert getattr(raised.value, "__notes__", []) == notes
+
+
 def test_an_event_that_is_lost_takes_nothing_away(nic):
     qp, handle = joined(nic)
     with nic.transport.stack._turn.lock:

@@ -1,1 +1,3 @@
 """Malformed traffic against the whole device."""
+
+FAST = False

@@ -11,6 +11,7 @@ from stagecoach.host_driver.network.errors import (
     ConnectionRefused,
     ConnectionTimedOut,
     DuplicateAddress,
+    NoNeighbour,
 )
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.host_driver.stream_end import StreamEnd
@@ -246,6 +247,27 @@ def test_calls_after_the_end_are_refused(pair):
         pair[1].connect("192.0.2.1", 9, 3)
     assert not pair[1].carrier
     assert pair[1].info["carrier"].startswith("lost: pair:")
+
+
+def test_a_peer_that_went_is_why_nothing_answers(pair):
+    pair[0].close()
+    lost = r" \(carrier lost: pair:\S+ the peer closed the stream\)$"
+    with pytest.raises(NoNeighbour, match="does not answer ARP requests" + lost):
+        pair[1].stack.ping("192.0.2.9", 10)
+    with pytest.raises(TransportError, match=lost):
+        pair[1].connect("192.0.2.1", 9, 3)
+
+
+def test_frames_that_are_too_long_for_a_device_are_counted_and_do_no_harm(opened):
+    time = CycleTime()
+    here, there = opened(1, time, "&mtu=9000"), opened(2, time)
+    active, passive = streams(here, there)
+    with pytest.raises(TransportTimeout, match=r"192\.0\.2\.2 sent no reply in 1 s$"):
+        here.stack.ping("192.0.2.2", 1, 8000)
+    assert there.stack.counters["wire_too_long"] == 1
+    active.sendall(b"ab", 10)
+    assert passive.receive_exactly(2, 10) == b"ab"
+    assert there.carrier
 
 
 def test_the_carrier_is_looked_at_while_nobody_serves_the_wire(pair):

@@ -1,1 +1,3 @@
 """Tests of stagecoach.sim.soak_tcp."""
+
+FAST = False  # runs whole engines

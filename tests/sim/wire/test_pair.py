@@ -11,13 +11,12 @@ from stagecoach.sim.wire.errors import NoSuchWire, PeerGone, WireInUse, WireNotP
 from stagecoach.sim.wire.pair import open_pair
 from stagecoach.sim.wire.stream import StreamEnd
 
-MAXIMUM = 1518
 FRAME = bytes(range(60))
 
 ECHO = """
 from stagecoach.sim.wire.pair import open_pair
 import select, sys
-end = open_pair(sys.argv[1], 1518)
+end = open_pair(sys.argv[1])
 print("open", flush=True)
 while True:
     select.select([end], [], [])
@@ -41,7 +40,7 @@ def receive(end: StreamEnd) -> bytes:
 
 
 def test_two_ends_in_one_process(name):
-    first, second = open_pair(name, MAXIMUM), open_pair(name, MAXIMUM)
+    first, second = open_pair(name), open_pair(name)
     assert first.connected
     assert second.connected
     assert first.send(FRAME)
@@ -55,18 +54,18 @@ def test_two_ends_in_one_process(name):
 
 @pytest.mark.parametrize("accepted", [False, True])
 def test_a_third_end_is_refused(name, accepted):
-    ends = [open_pair(name, MAXIMUM), open_pair(name, MAXIMUM)]
+    ends = [open_pair(name), open_pair(name)]
     if accepted:
         assert ends[0].connected
     with pytest.raises(WireInUse, match=f"pair:{name}: it has two ends already"):
-        open_pair(name, MAXIMUM)
+        open_pair(name)
     for end in ends:
         end.close()
 
 
 def test_a_name_is_free_again_after_its_first_end(name):
     for _ in range(2):
-        first, second = open_pair(name, MAXIMUM), open_pair(name, MAXIMUM)
+        first, second = open_pair(name), open_pair(name)
         assert first.send(FRAME)
         assert second.receive() == FRAME
         second.close()
@@ -74,11 +73,11 @@ def test_a_name_is_free_again_after_its_first_end(name):
 
 
 def test_frames_before_the_second_end_are_lost(name):
-    first = open_pair(name, MAXIMUM)
+    first = open_pair(name)
     assert not first.connected
     assert first.receive() is None
     assert first.send(FRAME)
-    second = open_pair(name, MAXIMUM)
+    second = open_pair(name)
     assert first.send(FRAME[::-1])
     assert second.receive() == FRAME[::-1]
     first.close()
@@ -94,7 +93,7 @@ def test_two_processes(name):
     ) as process:
         try:
             assert process.stdout.readline() == "open\n"
-            end = open_pair(name, MAXIMUM)
+            end = open_pair(name)
             for number in range(100):
                 frame = number.to_bytes(4, "big") * 15
                 assert end.send(frame)
@@ -120,7 +119,7 @@ place = chr(0) + "stagecoach-wire-0-{name}"
 
 
 def test_a_program_of_another_user_is_not_taken(name):
-    end = open_pair(name, MAXIMUM)
+    end = open_pair(name)
     with as_another_user("s.connect(place); s.recv(1)", name) as process:
         try:
             while process.poll() is None:
@@ -129,7 +128,7 @@ def test_a_program_of_another_user_is_not_taken(name):
         finally:
             process.kill()
     assert process.returncode == 0  # it was accepted, and the stream closed
-    other = open_pair(name, MAXIMUM)
+    other = open_pair(name)
     assert end.connected
     end.close()
     other.close()
@@ -141,7 +140,7 @@ def test_a_name_that_another_user_took_is_told(name):
         try:
             assert process.stdout.readline() == "there\n"
             with pytest.raises(WireNotPermitted, match=f"pair:{name}: a program of another user"):
-                open_pair(name, MAXIMUM)
+                open_pair(name)
         finally:
             process.kill()
 
@@ -150,7 +149,7 @@ def test_a_pair_is_no_socket_of_the_file_system(name, tmp_path, monkeypatch):
     from stagecoach.sim.wire.stream import connect_stream
 
     monkeypatch.chdir(tmp_path)
-    end = open_pair(name, MAXIMUM)
+    end = open_pair(name)
     with pytest.raises(NoSuchWire):
-        connect_stream(name, MAXIMUM)
+        connect_stream(name)
     end.close()

@@ -1,5 +1,6 @@
 """Frames over Unix stream sockets, as QEMU sends and takes them."""
 
+import contextlib
 import os
 import socket
 import struct
@@ -13,7 +14,7 @@ from stagecoach.sim.wire.errors import (
     WireInUse,
     WrongWire,
 )
-from stagecoach.sim.wire.stream import connect_stream, listen_stream
+from stagecoach.sim.wire.stream import LONGEST_OCTETS, connect_stream, listen_stream
 
 MAXIMUM = 1518
 FRAME = bytes(range(60))
@@ -31,7 +32,7 @@ def joined(path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        end = connect_stream(path, MAXIMUM)
+        end = connect_stream(path)
         peer, _ = listener.accept()
         peer.settimeout(5)
         yield end, peer
@@ -85,8 +86,8 @@ def test_nothing_waits(joined):
 
 
 def test_a_frame_that_the_peer_takes_in_parts_is_whole(path):
-    first = listen_stream(path, 9018)
-    second = connect_stream(path, 9018)
+    first = listen_stream(path)
+    second = connect_stream(path)
     assert first.connected
     with socket.socket(fileno=os.dup(first.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least that Linux has
@@ -103,14 +104,48 @@ def test_a_frame_that_the_peer_takes_in_parts_is_whole(path):
     second.close()
 
 
-@pytest.mark.parametrize("length", [0, 13, MAXIMUM + 1, 0xFFFFFFFF])
-def test_lengths_that_no_frame_has_are_refused(joined, length):
+@pytest.mark.parametrize("length", [0, 1, 13, MAXIMUM + 1, LONGEST_OCTETS])
+def test_frames_of_any_length_that_qemu_may_send_keep_the_stream_in_step(joined, length):
     end, peer = joined
-    peer.send(framed(FRAME) + struct.pack(">I", length))
+    peer.setblocking(False)
+    octets = framed(FRAME, bytes(length), FRAME)
+    found = []
+    while octets or len(found) < 3:
+        with contextlib.suppress(BlockingIOError):
+            octets = octets[peer.send(octets) :]
+        if (frame := end.receive()) is not None:
+            found.append(frame)
+    assert found == [FRAME, bytes(length), FRAME]
+
+
+@pytest.mark.parametrize("length", [LONGEST_OCTETS + 1, 0xFFFFFFFF])
+def test_a_peer_that_announces_an_absurd_length_is_disconnected(joined, length):
+    end, peer = joined
+    peer.send(framed(FRAME) + struct.pack(">I", length) + FRAME)
     assert end.receive() == FRAME
-    message = f"the peer announces a frame of {length} bytes; allowed: 14 to 1518"
+    message = f"the peer announced a frame of {length} bytes, and was disconnected; allowed: up to"
     with pytest.raises(FramingError, match=message):
         end.receive()
+    assert end.fileno() == -1
+    with contextlib.suppress(ConnectionResetError):  # it had sent more than was read
+        assert peer.recv(1) == b""
+
+
+def test_one_that_listens_takes_the_next_peer_after_an_absurd_length(path):
+    end = listen_stream(path)
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+        peer.settimeout(5)
+        assert end.connected
+        peer.send(b"\xff" * 4)
+        with pytest.raises(FramingError):
+            end.receive()
+        assert peer.recv(1) == b""
+    assert end.fileno() != -1
+    following = connect_stream(path)
+    assert following.send(FRAME) and end.receive() == FRAME
+    following.close()
+    end.close()
 
 
 def test_a_peer_that_goes_is_told_after_its_last_frame(joined):
@@ -141,18 +176,18 @@ def test_a_peer_that_goes_without_reading_is_told(joined):
 
 
 def test_two_ends_at_one_path(path):
-    first = listen_stream(path, MAXIMUM)
+    first = listen_stream(path)
     assert not first.connected
     listening = first.fileno()
     assert first.send(b"lost" * 15)
-    second = connect_stream(path, MAXIMUM)
+    second = connect_stream(path)
     assert first.connected
     assert first.fileno() != listening
     assert first.send(FRAME)
     assert second.send(FRAME[::-1])
     assert (first.receive(), second.receive()) == (FRAME[::-1], FRAME)
     with pytest.raises(NoSuchWire, match="no process listens there, or another peer is connected"):
-        connect_stream(path, MAXIMUM)
+        connect_stream(path)
     second.close()
     first.close()
     first.close()
@@ -161,9 +196,9 @@ def test_two_ends_at_one_path(path):
 
 
 def test_one_that_listens_takes_the_next_peer_when_one_has_gone(path):
-    first = listen_stream(path, MAXIMUM)
+    first = listen_stream(path)
     for turn in range(3):
-        peer = connect_stream(path, MAXIMUM)
+        peer = connect_stream(path)
         assert first.connected
         assert peer.send(FRAME) and first.receive() == FRAME
         assert first.send(FRAME[::-1]) and peer.receive() == FRAME[::-1]
@@ -180,7 +215,7 @@ def test_one_that_listens_takes_the_next_peer_when_one_has_gone(path):
         cut.sendall(framed(FRAME)[:-1])
         assert first.receive() is None
     assert first.receive() is None
-    peer = connect_stream(path, MAXIMUM)
+    peer = connect_stream(path)
     assert peer.send(FRAME) and first.receive() == FRAME  # nothing of the peer before
     peer.close()
     first.close()
@@ -188,23 +223,23 @@ def test_one_that_listens_takes_the_next_peer_when_one_has_gone(path):
 
 
 def test_one_that_listens_cannot_go_on_where_its_path_was_taken(path):
-    first = listen_stream(path, MAXIMUM)
-    peer = connect_stream(path, MAXIMUM)
+    first = listen_stream(path)
+    peer = connect_stream(path)
     assert first.connected
     os.unlink(path)
-    other = listen_stream(path, MAXIMUM)
+    other = listen_stream(path)
     peer.close()
     with pytest.raises(WireInUse, match=r"unix-listen:wire\.sock: a socket exists there"):
         first.receive()
     first.close()
-    connect_stream(path, MAXIMUM).close()
+    connect_stream(path).close()
     other.close()
 
 
 def test_the_socket_of_another_is_left(path):
-    end = listen_stream(path, MAXIMUM)
+    end = listen_stream(path)
     os.unlink(path)
-    other = listen_stream(path, MAXIMUM)
+    other = listen_stream(path)
     end.close()
     assert os.path.exists(path)
     other.close()
@@ -212,24 +247,24 @@ def test_the_socket_of_another_is_left(path):
 
 def test_a_path_that_is_not_there(path):
     with pytest.raises(NoSuchWire, match=r"unix:wire\.sock: no such path"):
-        connect_stream(path, MAXIMUM)
+        connect_stream(path)
     with pytest.raises(NoSuchWire, match=r"unix-listen:no/wire\.sock: no such folder"):
-        listen_stream("no/wire.sock", MAXIMUM)
+        listen_stream("no/wire.sock")
 
 
 def test_a_path_that_is_no_socket(tmp_path, path):
     (tmp_path / path).write_text("a file")
     with pytest.raises(WrongWire, match=r"unix:wire\.sock: not a socket"):
-        connect_stream(path, MAXIMUM)
+        connect_stream(path)
     with pytest.raises(WrongWire, match="a file that is not a socket exists there"):
-        listen_stream(path, MAXIMUM)
+        listen_stream(path)
     assert (tmp_path / path).read_text() == "a file"
 
 
 def test_a_socket_that_is_there_is_not_taken(path):
-    end = listen_stream(path, MAXIMUM)
+    end = listen_stream(path)
     with pytest.raises(WireInUse, match="remove it if no program listens"):
-        listen_stream(path, MAXIMUM)
+        listen_stream(path)
     end.close()
 
 
@@ -237,4 +272,4 @@ def test_a_socket_of_another_kind(path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
         datagrams.bind(path)
         with pytest.raises(WrongWire, match="Protocol wrong type for socket"):
-            connect_stream(path, MAXIMUM)
+            connect_stream(path)

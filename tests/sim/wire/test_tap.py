@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from stagecoach.sim.wire import tap
-from stagecoach.sim.wire.address import Attachment
+from stagecoach.sim.wire.address import Attachment, parse_wire
 from stagecoach.sim.wire.errors import (
+    NetworkInUse,
     NoSuchWire,
     PeerGone,
     WireDown,
@@ -27,7 +28,7 @@ from stagecoach.sim.wire.errors import (
 )
 from stagecoach.sim.wire.tap import TapEnd, attach_tap, interface_flags, interface_mtu
 from stagecoach.sim.wire.tap_setup import set_up_tap
-from stagecoach.sim.wire.wire import open_end
+from stagecoach.sim.wire.wire import Wire, open_end
 from tests.linux.namespace import in_namespace
 
 MAXIMUM = 1518
@@ -39,6 +40,14 @@ ARP, IPV4 = 0x0806, 0x0800
 
 def set_up(mtu: int = 1500) -> None:
     set_up_tap("tap0", LINUX, mtu, os.getuid())
+
+
+def run_ip(*commands: str) -> None:
+    for command in commands:
+        subprocess.run(["ip", *command.split()], check=True)
+
+
+ETH0 = "link add eth0 type veth peer name other"
 
 
 def opened(maximum: int = MAXIMUM) -> TapEnd:
@@ -104,7 +113,7 @@ def test_an_interface_is_set_up_with_its_address_and_mtu():
     in_namespace(body)
 
 
-def test_longer_frames_than_allowed_are_dropped():
+def test_of_longer_frames_than_allowed_comes_one_octet_more():
     def body() -> None:
         set_up(mtu=9000)
         end = opened()
@@ -114,26 +123,57 @@ def test_longer_frames_than_allowed_are_dropped():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
 
             def send() -> None:
-                udp.sendto(bytes(MAXIMUM - 41), ("192.0.2.2", 7))
+                udp.sendto(bytes(MAXIMUM), ("192.0.2.2", 7))
                 udp.sendto(b"x" * (MAXIMUM - 42), ("192.0.2.2", 7))
 
+            assert next_frame(end, IPV4, send)[42:] == bytes(MAXIMUM - 41)
             assert next_frame(end, IPV4, send)[42:] == b"x" * (MAXIMUM - 42)
         end.close()
 
     in_namespace(body)
 
 
-def test_an_mtu_above_that_of_the_tap_is_refused(monkeypatch):
-    monkeypatch.setattr(tap, "interface_mtu", lambda name: 1500)
-    wire = Attachment("tap", "tap7")
-    with pytest.raises(WireTooNarrow) as refused:
-        open_end(wire, 9000)
-    assert str(refused.value) == (
-        "tap:tap7: mtu is 9000; allowed: up to 1500, which the TAP has, or "
-        "`stagecoach wire tap7 --mtu 9000` as root"
-    )
-    with pytest.raises(NoSuchWire):
-        open_end(wire, 1500)
+def test_longer_frames_than_allowed_are_counted_by_the_wire():
+    def body() -> None:
+        set_up(mtu=9000)
+        add = ["ip", "neigh", "add", "192.0.2.2", "lladdr", "02:00:00:00:00:02", "dev", "tap0"]
+        subprocess.run(add, check=True)
+        with (
+            Wire(parse_wire("sim://?wire=tap:tap0&ip=192.0.2.2/24")) as wire,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        ):
+            give_up = time.monotonic() + 30
+            while not wire.refused["too_long"]:
+                udp.sendto(bytes(4000), ("192.0.2.2", 7))
+                wire.receive()
+                assert time.monotonic() < give_up
+                time.sleep(0.01)
+
+    in_namespace(body)
+
+
+def test_an_mtu_above_that_of_the_tap_is_refused():
+    def body() -> None:
+        set_up()
+        wire = Attachment("tap", "tap0")
+        for _ in range(2):  # it is free afterwards
+            with pytest.raises(WireTooNarrow) as refused:
+                open_end(wire, 9000)
+            assert str(refused.value) == (
+                "tap:tap0: mtu is 9000; allowed: up to 1500, which the TAP has, or "
+                "`stagecoach wire tap0 --mtu 9000` as root"
+            )
+
+    in_namespace(body)
+
+
+def test_what_is_no_tap_is_not_told_of_its_mtu():
+    def body() -> None:
+        run_ip(ETH0)
+        with pytest.raises(WrongWire, match="tap:eth0: an interface, but no TAP"):
+            open_end(Attachment("tap", "eth0"), 9000)
+
+    in_namespace(body)
 
 
 def test_the_mtu_of_an_interface_is_read():
@@ -244,6 +284,63 @@ def test_a_tap_that_cannot_be_set_up_is_not_left():
         with pytest.raises(WireError, match="tap:tap0: Invalid argument"):
             set_up_tap("tap0", LINUX, 1 << 20, os.getuid())
         assert [name for _, name in socket.if_nameindex()] == ["lo"]
+
+    in_namespace(body)
+
+
+@pytest.mark.parametrize(
+    ("commands", "told"),
+    [
+        (["addr add 192.0.2.9/32 dev eth0"], "address 192.0.2.9/32"),
+        (["addr add 192.0.2.129/25 dev eth0"], "address 192.0.2.129/25"),
+        (["addr add 192.0.0.1/16 dev eth0"], "address 192.0.0.1/16"),
+        (["addr add 10.0.0.1 peer 192.0.2.7 dev eth0"], "address 192.0.2.7/32"),
+        (["addr add 10.0.0.1/8 dev eth0", "addr add 192.0.2.1/24 dev eth0"], "address 192.0.2.1"),
+        (["link set eth0 up", "route add 192.0.2.64/26 dev eth0"], "route to 192.0.2.64/26"),
+        (
+            ["link set eth0 up", "route add default via 192.0.2.254 dev eth0 onlink"],
+            "gateway 192.0.2.254",
+        ),
+        (
+            [
+                "link set eth0 up",
+                "route add default nexthop via 10.9.9.9 dev eth0 onlink "
+                "nexthop via 192.0.2.3 dev eth0 onlink",
+            ],
+            "gateway 192.0.2.3",
+        ),
+        (
+            ["link set eth0 up", "route add 192.0.2.0/24 dev eth0 table 77"],
+            "route to 192.0.2.0/24",
+        ),
+    ],
+)
+def test_a_network_that_another_interface_has_is_refused(commands, told):
+    def body() -> None:
+        run_ip("link set lo up", ETH0, *commands)
+        before = subprocess.run(["ip", "addr"], capture_output=True, check=True).stdout
+        with pytest.raises(NetworkInUse) as refused:
+            set_up()
+        start = f"tap:tap0: network 192.0.2.0/24 overlaps {told}"
+        assert str(refused.value).startswith(start)
+        assert str(refused.value).endswith(" of interface eth0; allowed: --ip of another network")
+        assert subprocess.run(["ip", "addr"], capture_output=True, check=True).stdout == before
+
+    in_namespace(body)
+
+
+def test_other_networks_and_default_routes_are_no_hindrance():
+    def body() -> None:
+        run_ip(
+            ETH0,
+            "link set eth0 up",
+            "addr add 198.51.100.1/24 dev eth0",
+            "route add default via 198.51.100.2",
+            "route add 128.0.0.0/1 via 198.51.100.2",
+            "route add blackhole 192.0.3.0/24",
+        )
+        set_up()
+        set_up()  # what it has itself is replaced
 
     in_namespace(body)
 

@@ -3,6 +3,7 @@
 import os
 import random
 import select
+import socket
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from stagecoach.sim.capture.file import read_packets
 from stagecoach.sim.wire.address import parse_wire
 from stagecoach.sim.wire.clock import CYCLE_PS, CycleClock
 from stagecoach.sim.wire.errors import FramingError, NoSuchWire, PeerGone, WireError
-from stagecoach.sim.wire.stream import listen_stream
+from stagecoach.sim.wire.stream import connect_stream, listen_stream
 from stagecoach.sim.wire.wire import Wire
 from tests.sim.capture.tshark import fields
 
@@ -117,7 +118,7 @@ def test_a_wire_that_is_busy_takes_no_more(name):
 
 def test_a_peer_that_sends_more_than_the_rate_has_to_wait(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    peer = listen_stream("wire.sock", 1518)
+    peer = listen_stream("wire.sock")
     clock = CycleClock()
     frame = bytes(1514)
     with Wire(address("unix:wire.sock", "&rate_gbps=0.001"), clock) as wire:
@@ -181,7 +182,7 @@ def test_a_capture_has_what_arrived(name, tmp_path):
 
 def test_by_the_wall_clock_a_program_can_wait_for_frames(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    peer = listen_stream("wire.sock", 1518)
+    peer = listen_stream("wire.sock")
     with Wire(address("unix:wire.sock", "&delay_us=1000")) as wire:
         assert peer.connected
         before = time.monotonic_ns()
@@ -196,7 +197,7 @@ def test_by_the_wall_clock_a_program_can_wait_for_frames(tmp_path, monkeypatch):
 
 def test_what_was_under_way_arrives_before_the_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    peer = listen_stream("wire.sock", 1518)
+    peer = listen_stream("wire.sock")
     clock = CycleClock()
     with Wire(address("unix:wire.sock", "&delay_us=1"), clock) as wire:
         assert peer.connected
@@ -212,14 +213,76 @@ def test_what_was_under_way_arrives_before_the_error(tmp_path, monkeypatch):
             wire.send(FRAME)
 
 
+def test_frames_of_wrong_lengths_are_counted_and_do_no_harm(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    peer = listen_stream("wire.sock")
+    clock = CycleClock()
+    with Wire(address("unix:wire.sock"), clock) as wire:
+        assert peer.connected
+        for length in (0, 13, 14, 1518, 1519, 9018):
+            assert peer.send(bytes(length))
+        wire.poll()
+        clock.advance(10_000)
+        assert [len(wire.receive() or b"") for _ in range(3)] == [14, 1518, 0]
+        assert wire.refused == {"too_short": 2, "too_long": 2}
+        assert wire.connected
+    peer.close()
+
+
+def test_frames_that_are_too_short_take_their_time(tmp_path, monkeypatch):
+    """However many a peer sends, they end a look at the wire as frames do."""
+    monkeypatch.chdir(tmp_path)
+    peer = listen_stream("wire.sock")
+    clock = CycleClock()
+    with Wire(address("unix:wire.sock", "&rate_gbps=0.001"), clock) as wire:
+        assert peer.connected
+        for _ in range(100):
+            assert peer.send(b"")
+        wire.poll()
+        assert 0 < wire.refused["too_short"] < 20  # each takes 0.19 of a millisecond
+        clock.advance(10**7)
+        wire.poll()
+        assert wire.refused["too_short"] < 100
+    peer.close()
+
+
+def test_two_devices_of_different_mtu_lose_what_is_too_long_and_nothing_else(name):
+    clock = CycleClock()
+    wide = Wire(address(f"pair:{name}", "&mtu=9000"), clock)
+    narrow = Wire(address(f"pair:{name}"), clock)
+    with wide, narrow:
+        assert wide.connected
+        arrived = []
+        for frame in (FRAME, bytes(9014), FRAME[::-1]):
+            assert wide.send(frame)
+            for _ in range(4000):
+                wide.poll()
+                arrived += [found for found in [narrow.receive()] if found is not None]
+                clock.advance(1)
+        assert arrived == [FRAME, FRAME[::-1]]
+        assert narrow.refused == {"too_long": 1}
+
+
 def test_a_stream_of_something_else_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    peer = listen_stream("wire.sock", 9018)
+    with Wire(address("unix-listen:wire.sock")) as wire:
+        with socket.socket(socket.AF_UNIX) as other:
+            other.connect("wire.sock")
+            other.send(b"GET / HTTP/1.1\r\n")
+            assert wire.receive() is None
+            assert not wire.connected
+        assert wire.refused == {"stream_invalid": 1}
+        peer = connect_stream("wire.sock")  # the next one may come
+        assert wire.connected
+        peer.close()
+    peer = listen_stream("wire.sock")
     with Wire(address("unix:wire.sock")) as wire:
         assert peer.connected
-        assert peer.send(bytes(9014))
-        with pytest.raises(FramingError, match="a frame of 9014 bytes; allowed: 14 to 1518"):
+        with socket.socket(fileno=os.dup(peer.fileno())) as same:
+            same.send(b"\xff" * 4)
+        with pytest.raises(FramingError, match="announced a frame of 4294967295 bytes, and was"):
             wire.receive()
+        assert wire.refused == {"stream_invalid": 1}
     peer.close()
 
 
@@ -228,6 +291,24 @@ def test_an_end_that_cannot_be_opened_leaves_no_capture(tmp_path):
     with pytest.raises(NoSuchWire):
         Wire(address(f"unix:{tmp_path}/none", f"&pcap={path}"))
     assert not path.exists()
+
+
+@pytest.mark.parametrize("frames", [1, 1000])  # the file's buffer holds some
+def test_a_capture_that_gets_full_is_told_at_the_end_and_leaves_the_wire_alone(name, frames):
+    clock = CycleClock()
+    first, second = joined(name, clock, "&pcap=/dev/full")
+    with second:
+        arrived = 0
+        for _ in range(frames):
+            assert first.send(FRAME)
+            for _ in range(4):
+                clock.advance(FRAME_CYCLES)
+                first.poll()
+                arrived += second.receive() is not None
+        assert arrived == frames
+        with pytest.raises(WireError, match=r"^pcap=/dev/full: No space left on device$"):
+            first.close()
+        first.close()
 
 
 def test_a_capture_that_cannot_be_written_is_told(name):

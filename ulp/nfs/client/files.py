@@ -17,7 +17,7 @@ _EXPORTS_OCTETS = 1 << 16
 """Of the list of exports that is taken."""
 _LEAST_DIRECTORY = 4096
 _MOST_DIRECTORY = 1 << 16
-"""Octets of a READDIR, whatever the server prefers."""
+"""Bytes of a READDIR, whatever the server prefers."""
 
 
 @dataclass(frozen=True)

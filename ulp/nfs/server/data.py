@@ -1,4 +1,4 @@
-"""Procedures that move the octets of a file: READ, WRITE, COMMIT."""
+"""Procedures that move the bytes of a file: READ, WRITE, COMMIT."""
 
 import contextlib
 import os

@@ -24,9 +24,9 @@ _COOKIE_VERIFIER = bytes(VERIFIER)
 _WORD = 4
 _ATTRIBUTES = _WORD + Record(FileAttributes).octets
 _FIXED = _ATTRIBUTES + VERIFIER + 2 * _WORD
-"""Octets of a result without entries: attributes, verifier, end of the list, eof."""
+"""Bytes of a result without entries: attributes, verifier, end of the list, eof."""
 _PLUS = _ATTRIBUTES + 2 * _WORD + HANDLE_OCTETS
-"""Octets that READDIRPLUS adds to an entry, with attributes and handle."""
+"""Bytes that READDIRPLUS adds to an entry, with attributes and handle."""
 
 
 def _entry_octets(name: bytes) -> int:
@@ -93,7 +93,7 @@ def _room(octets: int) -> int:
 
 
 class _Budget:
-    """Whether octets still fit; takes them if so."""
+    """Whether bytes still fit; takes them if so."""
 
     def __init__(self, octets: int):
         self._left = octets

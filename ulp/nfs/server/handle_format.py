@@ -29,7 +29,7 @@ class HandleFormat:
 
     Parameters
     ----------
-    key: secret, of 32 octets; its holder can make handles. export: path of the export. Handles
+    key: secret, of 32 bytes; its holder can make handles. export: path of the export. Handles
         of another export are not taken.
     """
 

@@ -73,7 +73,7 @@ class HandleTable:
     capacity: files that are kept open at a time; half of what the process may open if not given.
         The others are found by directory and name; if meanwhile someone moved one to another
         directory past the server, its handle is stale.
-    key: of handles, 32 octets; a new one, which nobody knows, if not given. export: its path.
+    key: of handles, 32 bytes; a new one, which nobody knows, if not given. export: its path.
     """
 
     def __init__(

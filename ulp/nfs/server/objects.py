@@ -12,9 +12,9 @@ from stagecoach.ulp.nfs.server.operation import Operation, attributes_of
 from stagecoach.ulp.nfs.status import NfsError, NfsStatus
 
 TRANSFER = 1 << 20
-"""Greatest and preferred octets of a READ or WRITE."""
+"""Greatest and preferred bytes of a READ or WRITE."""
 DIRECTORY_TRANSFER = 1 << 16
-"""Greatest and preferred octets of a READDIR or READDIRPLUS."""
+"""Greatest and preferred bytes of a READDIR or READDIRPLUS."""
 MAXIMUM_SIZE = (1 << 63) - 1
 """Of a file: off_t."""
 

@@ -20,7 +20,7 @@ from stagecoach.ulp.nfs.status import NfsError, NfsStatus
 from stagecoach.ulp.oncrpc.server import Request
 
 _BLOCK = 512
-"""Octets of a block in st_blocks."""
+"""Bytes of a block in st_blocks."""
 
 _TYPES = {
     stat.S_IFREG: FileType.REG,

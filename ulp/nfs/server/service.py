@@ -56,7 +56,7 @@ _ROOM: dict[Procedure[Any, Any], Callable[[Any], int]] = {
     program.READDIR: lambda arguments: min(arguments.count, objects.DIRECTORY_TRANSFER),
     program.READDIRPLUS: lambda arguments: min(arguments.maxcount, objects.DIRECTORY_TRANSFER),
 }
-"""Octets of replies that may be long, for which there must be memory before the call begins."""
+"""Bytes of replies that may be long, for which there must be memory before the call begins."""
 
 
 def nfs_service(export: Export) -> Service:
