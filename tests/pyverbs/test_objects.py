@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import logging
+import re
 
 import pytest
 
@@ -13,7 +14,7 @@ from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpc
 from stagecoach.pyverbs import enums as e
 from stagecoach.pyverbs.base import inc_rkey, translated
 from stagecoach.pyverbs.cq import CQ, WC, CompChannel
-from stagecoach.pyverbs.device import Context, get_device_list
+from stagecoach.pyverbs.device import Context, Device, get_device_list
 from stagecoach.pyverbs.mr import MR
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError, PyverbsUserError
@@ -466,3 +467,35 @@ def test_objects_close_what_they_stand_for(objects):
         each.close()
         each.close()
     assert "closed" in repr(objects.cq) and "closed" in repr(objects.pd)
+
+
+# What objects say of themselves
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (Device(b"simulation", 0, 4, 1, 0), r"Device\(name=b'simulation', guid=0, node_type=4, .*"),
+        (RecvWR(7, 1, [SGE(16, 4, 9)]), r"RecvWR\(wr_id=7, num_sge=1, sg=\[SGE\(addr=16, .*\)\]\)"),
+        (SendWR(7, num_sge=1, sg=[SGE(16, 4, 9)]), r"SendWR\(wr_id=7, opcode=2, .*, swap=0\)"),
+        (SrqInitAttr(SrqAttr(5, 2)), r"SrqInitAttr\(max_wr=5, max_sge=2, srq_limit=0\)"),
+        (QPInitAttr(e.IBV_QPT_RC, cap=QPCap(4)), r"QPInitAttr\(qp_type=2, .*max_send_wr=4, .*\)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_program_makes_shows_its_numbers(made, text):
+    assert re.fullmatch(text, repr(made))
+
+
+def test_attributes_show_queues_that_are_closed(objects):
+    attr = QPInitAttr(e.IBV_QPT_RC, scq=objects.cq)
+    assert "send_cq=<CQ 0: 8 completions>, recv_cq=None" in repr(attr)
+    objects.qp.close()
+    objects.cq.close()
+    assert "send_cq=<CQ 0: 8 completions, closed>" in repr(attr)
+
+
+def test_an_event_shows_what_happened(objects):
+    objects.device.event(0, Cause.LLP_CLOSED)
+    shown = repr(objects.context.get_async_event())
+    assert shown.startswith("AsyncEvent(event_type=1, verbs=") and "LLP_CLOSED" in shown
