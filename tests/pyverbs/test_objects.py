@@ -180,6 +180,8 @@ def test_rights_are_those_of_libibverbs(objects):
     for access, rights in (
         (0, flags(0)),
         (e.IBV_ACCESS_REMOTE_READ, flags.REMOTE_READ),
+        # libibverbs refuses these two without LOCAL_WRITE
+        (e.IBV_ACCESS_REMOTE_WRITE, flags.REMOTE_WRITE),
         (e.IBV_ACCESS_REMOTE_ATOMIC, flags.REMOTE_ATOMIC),
         (e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_RELAXED_ORDERING, flags.LOCAL_WRITE),
     ):
@@ -367,6 +369,13 @@ def test_what_the_device_does_not_send_is_refused(objects):
     ):
         with refused(errno.EOPNOTSUPP, match):
             objects.qp.post_send(request)
+
+
+def test_an_inline_message_is_in_registered_memory(objects):
+    memory = ctypes.create_string_buffer(b"mine", 16)
+    element = SGE(ctypes.addressof(memory), 4, 0)
+    with refused(errno.EINVAL, "inline element with STag 0x00000000; allowed: "):
+        objects.qp.post_send(SendWR(num_sge=1, sg=[element], send_flags=e.IBV_SEND_INLINE))
 
 
 def test_a_request_needs_an_element():
