@@ -94,6 +94,14 @@ class SimulatedDevice(SocketLender):
         """The compiled device."""
         return self._sim.Device(library, self.config.qps, **options)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._about}{', closed' if self._closed else ''}>"
+
+    @property
+    def _about(self) -> str:
+        """What its repr says of it."""
+        return f"of {self.config.qps} QPs: {self.cycles} cycles"
+
     @property
     def info(self) -> dict[str, Any]:
         """`kind`, `config`, and the cycles simulated so far."""
@@ -211,6 +219,7 @@ class SimulatedDevice(SocketLender):
 
     def close(self) -> None:
         """End the device; buffers are free when this returns."""
+        self._closed = True
         self._device.close()
         with self._lock:
             self._mapped.clear()

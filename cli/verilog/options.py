@@ -25,7 +25,7 @@ def add_verilog(subparsers: Any) -> None:
         "--prefix",
         default="",
         help="text before the names of all modules, so that several devices fit into one design; "
-        "no separator is added: --prefix left_",
+        "no separator is added, so end it with one",
     )
     verilog.add_argument(
         "-o",

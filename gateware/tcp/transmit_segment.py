@@ -24,10 +24,10 @@ class TransmitSegment(wiring.Component):
     While the list is `crowded`, the last segment waits for others to join it, if anything is
     outstanding.
 
-    The inputs are held for five cycles, `limit` counts in the first one alone, as do `number` and
-    the numbers of the state; the outputs are good in the sixth one, those of the list in the fourth
-    one. Of `bare` and of a segment that `answers`, which have nothing of the list, `job` is good at
-    once. No handshake. Numbers are modulo 2^32.
+    `state` is there a cycle before the other inputs. They are held for five cycles, and until the
+    job is taken, but `limit` for two cycles; the outputs are good in the sixth one, those of the
+    list in the fourth one. Of `bare` and of a segment that `answers`, which have nothing of the
+    list, `job` is good at once. No handshake. Numbers are modulo 2^32.
 
     Parameters
     ----------

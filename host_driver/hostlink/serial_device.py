@@ -138,6 +138,10 @@ class SerialDevice(SocketLender):
         self._thread = threading.Thread(target=self._serve, name=f"link at {port}", daemon=True)
         self._thread.start()
 
+    def __repr__(self) -> str:
+        end = "" if self._ended is None else f", closed: {self._ended}"
+        return f"<SerialDevice at {self._name}: {self._baud} baud{end}>"
+
     # The session
 
     def _open(self, seconds: float) -> bytes:

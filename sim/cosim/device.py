@@ -185,11 +185,16 @@ class CocotbDevice:
             self.registers = RegisterMaster(dut, f"{prefix}s_axi", dut.clk, rng=rng)
         self.llp = LlpPort(dut, f"{prefix}llp", dut.clk, latency=llp_latency, rng=rng)
         self._irq = getattr(dut, f"{prefix}irq")
+        self._prefix = prefix
         self.listeners: dict[int, LinkListener] = {}
         self.peers: list[CocotbDevice] = []
         self._links: dict[int, Link] = {}
         self.info = {"kind": "cocotb"}
         self._second = False
+
+    def __repr__(self) -> str:
+        ports = f"ports {self._prefix}*, EMSS {self.emss}"
+        return f"<CocotbDevice: {ports}, {len(self._links)} streams>"
 
     def start(self) -> None:
         """Starts the models of the ports."""

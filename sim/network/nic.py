@@ -183,6 +183,10 @@ class SimulatedNic(SimulatedDevice):
         return self._card.link().carrier == "up"
 
     @property
+    def _about(self) -> str:
+        return f"{super()._about}, {self.address.ip} at {self.address.wire}"
+
+    @property
     def info(self) -> dict[str, Any]:
         """Those of `SimulatedDevice`, what the interface is, and whether its wire has a peer."""
         address = self.address

@@ -213,6 +213,9 @@ class CycleTime:
         self._thread: threading.Thread | None = None
         self._idle = 0
 
+    def __repr__(self) -> str:
+        return f"<CycleTime: {self.cycles} cycles, {len(self._members)} cards>"
+
     @property
     def cycles(self) -> int:
         """Cycles that have passed, those in which all devices rested among them."""

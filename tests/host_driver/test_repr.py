@@ -1,7 +1,14 @@
 """Every object says in its repr which one it is."""
 
-import numpy as np
+import inspect
+from importlib import import_module
+from pkgutil import iter_modules
 
+import numpy as np
+import pytest
+
+import stagecoach
+from stagecoach import pyverbs
 from stagecoach.host_driver import (
     CQ,
     MR,
@@ -16,9 +23,36 @@ from stagecoach.host_driver import (
     WROpcode,
     listen,
 )
+from stagecoach.pyverbs import base
 from tests.host_driver.fake_device import NoStream
 from tests.host_driver.startup_rig import PATIENCE, raw_initiator
 from tests.host_driver.test_async_accept import OCTETS
+
+HARDWARE = {"Rnic", "RnicNic", "RnicPair"}
+"""Descriptions of circuits for Amaranth, not objects of a program."""
+
+
+def public_classes() -> set[type]:
+    """What users of `stagecoach` and of `stagecoach.pyverbs` can have objects of."""
+    found = [getattr(stagecoach, name) for name in stagecoach.__all__ if name not in HARDWARE]
+    for module in iter_modules(pyverbs.__path__):
+        if not module.name.startswith("_"):
+            found += vars(import_module(f"stagecoach.pyverbs.{module.name}")).values()
+    return {each for each in found if inspect.isclass(each) and has_objects(each)}
+
+
+def has_objects(found: type) -> bool:
+    """Whether it is a class of the project: no base, no protocol, nothing that is refused."""
+    ours = found.__module__.startswith("stagecoach.")
+    abstract = found in (base.PyverbsObject, base.PyverbsCM) or getattr(found, "_is_protocol", 0)
+    return ours and not abstract and not (found.__doc__ or "").startswith("Not supported: ")
+
+
+@pytest.mark.parametrize(
+    "found", sorted(public_classes(), key=str), ids=lambda found: found.__name__
+)
+def test_a_public_class_has_a_repr_of_its_own(found):
+    assert found.__repr__ is not object.__repr__
 
 
 def test_objects_of_a_device_tell_their_numbers(verbs):

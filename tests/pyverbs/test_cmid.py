@@ -336,3 +336,35 @@ def test_an_event_has_to_be_a_request(ends):
     for listener in (None, ends.listener):
         with pytest.raises(PyverbsUserError, match="a request, and its listen_id"):
             CMID(event, listen_id=listener)
+
+
+# What they say of themselves
+
+
+def test_ids_tell_what_they_have(pair, port):
+    passive, active = pair
+    assert repr(passive) == (f"<CMID of simulation: QP {passive.qpn}>")
+    assert repr(active) == f"<CMID of RtrDevice: QP {active.qpn}>"
+    active.close()
+    assert repr(active) == f"<CMID of RtrDevice: QP {active._qp.qp_num}, closed>"
+    assert repr(CMID()) == "<CMID of no device: no QP>"
+
+
+def test_an_id_tells_where_it_listens(opened, port):
+    with CMID(creator=passive_address(port)) as listener:
+        listener.listen()
+        assert repr(listener) == f"<CMID of simulation: <ConnectionListener at port {port}>>"
+    assert repr(listener).endswith(f"at port {port}, closed>, closed>")
+
+
+def test_addresses_parameters_and_events_show_their_numbers(port):
+    address = f"AddrInfo(source=('{HOST}', {port}), destination=('', 0), flags=1)"
+    assert repr(passive_address(port)) == address
+    assert repr(ConnParam(2, 3)) == "ConnParam(resources=2, depth=3, qpn=0, private_data=b'')"
+    channel = CMEventChannel()
+    channel.put(ce.RDMA_CM_EVENT_REJECTED, b"why")
+    assert repr(channel) == "<CMEventChannel: 1 events, 0 sources>"
+    event = CMEvent(channel)
+    assert repr(event) == "<CMEvent RDMA_CM_EVENT_REJECTED: 3 bytes of private data>"
+    channel.close()
+    assert repr(channel) == "<CMEventChannel: 0 events, 0 sources, closed>"

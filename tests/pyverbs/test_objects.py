@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import logging
+import re
 
 import pytest
 
@@ -13,7 +14,7 @@ from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpc
 from stagecoach.pyverbs import enums as e
 from stagecoach.pyverbs.base import inc_rkey, translated
 from stagecoach.pyverbs.cq import CQ, WC, CompChannel
-from stagecoach.pyverbs.device import Context, get_device_list
+from stagecoach.pyverbs.device import Context, Device, get_device_list
 from stagecoach.pyverbs.mr import MR
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError, PyverbsUserError
@@ -179,6 +180,8 @@ def test_rights_are_those_of_libibverbs(objects):
     for access, rights in (
         (0, flags(0)),
         (e.IBV_ACCESS_REMOTE_READ, flags.REMOTE_READ),
+        # libibverbs refuses these two without LOCAL_WRITE
+        (e.IBV_ACCESS_REMOTE_WRITE, flags.REMOTE_WRITE),
         (e.IBV_ACCESS_REMOTE_ATOMIC, flags.REMOTE_ATOMIC),
         (e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_RELAXED_ORDERING, flags.LOCAL_WRITE),
     ):
@@ -368,6 +371,13 @@ def test_what_the_device_does_not_send_is_refused(objects):
             objects.qp.post_send(request)
 
 
+def test_an_inline_message_is_in_registered_memory(objects):
+    memory = ctypes.create_string_buffer(b"mine", 16)
+    element = SGE(ctypes.addressof(memory), 4, 0)
+    with refused(errno.EINVAL, "inline element with STag 0x00000000; allowed: "):
+        objects.qp.post_send(SendWR(num_sge=1, sg=[element], send_flags=e.IBV_SEND_INLINE))
+
+
 def test_a_request_needs_an_element():
     for make in (SendWR, RecvWR, lambda: SendWR(num_sge=2, sg=[SGE(0, 1, 1)])):
         with pytest.raises(PyverbsUserError, match=r"num_sge is \d, sg has"):
@@ -466,3 +476,35 @@ def test_objects_close_what_they_stand_for(objects):
         each.close()
         each.close()
     assert "closed" in repr(objects.cq) and "closed" in repr(objects.pd)
+
+
+# What objects say of themselves
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (Device(b"simulation", 0, 4, 1, 0), r"Device\(name=b'simulation', guid=0, node_type=4, .*"),
+        (RecvWR(7, 1, [SGE(16, 4, 9)]), r"RecvWR\(wr_id=7, num_sge=1, sg=\[SGE\(addr=16, .*\)\]\)"),
+        (SendWR(7, num_sge=1, sg=[SGE(16, 4, 9)]), r"SendWR\(wr_id=7, opcode=2, .*, swap=0\)"),
+        (SrqInitAttr(SrqAttr(5, 2)), r"SrqInitAttr\(max_wr=5, max_sge=2, srq_limit=0\)"),
+        (QPInitAttr(e.IBV_QPT_RC, cap=QPCap(4)), r"QPInitAttr\(qp_type=2, .*max_send_wr=4, .*\)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_program_makes_shows_its_numbers(made, text):
+    assert re.fullmatch(text, repr(made))
+
+
+def test_attributes_show_queues_that_are_closed(objects):
+    attr = QPInitAttr(e.IBV_QPT_RC, scq=objects.cq)
+    assert "send_cq=<CQ 0: 8 completions>, recv_cq=None" in repr(attr)
+    objects.qp.close()
+    objects.cq.close()
+    assert "send_cq=<CQ 0: 8 completions, closed>" in repr(attr)
+
+
+def test_an_event_shows_what_happened(objects):
+    objects.device.event(0, Cause.LLP_CLOSED)
+    shown = repr(objects.context.get_async_event())
+    assert shown.startswith("AsyncEvent(event_type=1, verbs=") and "LLP_CLOSED" in shown

@@ -37,6 +37,10 @@ class CMEventChannel(PyverbsObject):
         self._sources: dict[WeakMethod[Source], None] = {}
         self._closed = False
 
+    def __repr__(self) -> str:
+        waiting = f"{self._events.qsize()} events, {len(self._sources)} sources"
+        return f"<CMEventChannel: {waiting}{', closed' if self._closed else ''}>"
+
     def put(self, kind: int, private_data: bytes = b"") -> None:
         """An event has come; from any thread."""
         self._events.put(Event(kind, private_data))
@@ -87,6 +91,9 @@ class CMEvent(PyverbsObject):
         self.event_type = event.kind
         self.private_data = event.private_data
         self.request = event.request
+
+    def __repr__(self) -> str:
+        return f"<CMEvent {self.event_str()}: {len(self.private_data)} bytes of private data>"
 
     def event_str(self) -> str:
         """The name of its type."""

@@ -4,7 +4,7 @@ import errno
 import socket
 
 from stagecoach.pyverbs import cm_enums as ce
-from stagecoach.pyverbs.base import PyverbsObject, unsupported
+from stagecoach.pyverbs.base import PyverbsObject, shown, unsupported
 from stagecoach.pyverbs.pyverbs_error import PyverbsRDMAError
 from stagecoach.pyverbs.wr import CONNECTED_ONLY
 
@@ -32,6 +32,9 @@ class ConnParam(PyverbsObject):
         self.qpn = qp_num
         self._data_len = data_len
         self.private_data = b""
+
+    def __repr__(self) -> str:
+        return shown(self, "resources", "depth", "qpn", "private_data")
 
     def set_private_data(self, data: bytes | str) -> None:
         """Sets the private data; `data_len` of the constructor cuts it, if it was given."""
@@ -63,6 +66,9 @@ class AddrInfo(PyverbsObject):
         self.flags = flags
         self.source = self._look_up(src, src_service)
         self.destination = self._look_up(dst, dst_service)
+
+    def __repr__(self) -> str:
+        return shown(self, "source", "destination", "flags")
 
     def _look_up(self, host: str | bytes | None, service: str | bytes | None) -> tuple[str, int]:
         hints = socket.AI_NUMERICHOST if self.flags & ce.RAI_NUMERICHOST else 0

@@ -17,7 +17,15 @@ from stagecoach.host_driver import (
 )
 from stagecoach.pyverbs.pyverbs_error import PyverbsRDMAError
 
-__all__ = ["PyverbsCM", "PyverbsObject", "absent", "inc_rkey", "translated", "unsupported"]
+__all__ = [
+    "PyverbsCM",
+    "PyverbsObject",
+    "absent",
+    "inc_rkey",
+    "shown",
+    "translated",
+    "unsupported",
+]
 
 
 class PyverbsObject:
@@ -44,6 +52,12 @@ class PyverbsCM(PyverbsObject):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def shown(of: PyverbsObject, *names: str) -> str:
+    """The repr of an object that is described by these attributes, as that of a dataclass."""
+    values = ", ".join(f"{name.lstrip('_')}={getattr(of, name)!r}" for name in names)
+    return f"{type(of).__name__}({values})"
 
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (

@@ -76,6 +76,7 @@ class CMID(PyverbsCM):
         self._external: driver.QP | None = None
         self._cqs: list[CQ] = []
         self._regions: list[MR] = []
+        self._closed = False
         if isinstance(creator, AddrInfo):
             self._addresses = creator
             self._bind()
@@ -91,6 +92,13 @@ class CMID(PyverbsCM):
             raise PyverbsUserError(
                 f"CMID of a {type(creator).__name__}; allowed: AddrInfo, CMEventChannel, CMEvent"
             )
+
+    def __repr__(self) -> str:
+        has = [] if self._qp is None else [f"QP {self._qp.qp_num}"]
+        has += [repr(each) for each in (self._listener, self._request) if each is not None]
+        if self._closed:
+            has.append("closed")
+        return f"<CMID of {self.dev_name or 'no device'}: {', '.join(has) or 'no QP'}>"
 
     def _bind(self, name: str | None = None) -> None:
         """Gives the id its device: the default one, if it has none and `name` does not say."""
@@ -463,6 +471,7 @@ class CMID(PyverbsCM):
                 self._qp.close()
             for each in (*self._cqs, *self._regions):
                 each.close()
+        self._closed = True
         self._cqs.clear()
         self._regions.clear()
         if self._shares:

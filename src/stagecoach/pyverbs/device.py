@@ -9,7 +9,14 @@ from typing import Any, NoReturn
 from stagecoach import host_driver as driver
 from stagecoach.host_driver.locate import DEVICE_VARIABLE, SIMULATION, parse_device
 from stagecoach.pyverbs import enums as e
-from stagecoach.pyverbs.base import PyverbsCM, PyverbsObject, absent, translated, unsupported
+from stagecoach.pyverbs.base import (
+    PyverbsCM,
+    PyverbsObject,
+    absent,
+    shown,
+    translated,
+    unsupported,
+)
 from stagecoach.pyverbs.pyverbs_error import PyverbsUserError
 
 _ADDRESSES = "a peer is an IP address and a port, there are no LIDs, GIDs and partitions"
@@ -59,6 +66,9 @@ class Device(PyverbsObject):
     def index(self) -> int:
         """Its place in the list."""
         return self._index
+
+    def __repr__(self) -> str:
+        return shown(self, "name", "guid", "node_type", "transport_type", "index")
 
     def __str__(self) -> str:
         return f"Device {self.name.decode()}, RNIC, iWARP"
@@ -124,6 +134,9 @@ class AsyncEvent(PyverbsObject):
 
     def __init__(self, event: driver.AsyncEvent):
         self.verbs = event
+
+    def __repr__(self) -> str:
+        return shown(self, "event_type", "verbs")
 
     @property
     def event_type(self) -> int:

@@ -122,7 +122,7 @@ class MR(PyverbsCM):
         self,
         flags: int,
         pd: PD | None = None,
-        addr: int | None = None,
+        addr: int = 0,
         length: int = 0,
         access: int = 0,
     ) -> NoReturn:

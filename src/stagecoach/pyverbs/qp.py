@@ -5,7 +5,14 @@ from typing import NoReturn
 
 from stagecoach import host_driver as driver
 from stagecoach.pyverbs import enums as e
-from stagecoach.pyverbs.base import PyverbsCM, PyverbsObject, absent, translated, unsupported
+from stagecoach.pyverbs.base import (
+    PyverbsCM,
+    PyverbsObject,
+    absent,
+    shown,
+    translated,
+    unsupported,
+)
 from stagecoach.pyverbs.cq import CQ
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsUserError
@@ -79,6 +86,9 @@ class QPInitAttr(PyverbsObject):
         self.qp_type, self.sq_sig_all, self.srq = qp_type, sq_sig_all, srq
         self.send_cq, self.recv_cq = scq, rcq
         self.cap = QPCap(max_recv_wr=1) if cap is None else replace(cap)
+
+    def __repr__(self) -> str:
+        return shown(self, "qp_type", "send_cq", "recv_cq", "srq", "cap", "sq_sig_all")
 
     max_send_wr = _of_cap("max_send_wr")
     max_recv_wr = _of_cap("max_recv_wr")

@@ -6,7 +6,14 @@ from weakref import WeakSet
 
 from stagecoach import host_driver as driver
 from stagecoach.pyverbs import enums as e
-from stagecoach.pyverbs.base import PyverbsCM, PyverbsObject, absent, translated, unsupported
+from stagecoach.pyverbs.base import (
+    PyverbsCM,
+    PyverbsObject,
+    absent,
+    shown,
+    translated,
+    unsupported,
+)
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.wr import RecvWR, chain
 
@@ -30,6 +37,9 @@ class SrqInitAttr(PyverbsObject):
 
     def __init__(self, attr: SrqAttr | None = None):
         self._attr = SrqAttr(0, 0, 0) if attr is None else replace(attr)
+
+    def __repr__(self) -> str:
+        return shown(self, "max_wr", "max_sge", "srq_limit")
 
     @property
     def max_wr(self) -> int:

@@ -6,7 +6,7 @@ from typing import NoReturn, TypeVar
 
 from stagecoach import host_driver as driver
 from stagecoach.pyverbs import enums as e
-from stagecoach.pyverbs.base import PyverbsCM, unsupported
+from stagecoach.pyverbs.base import PyverbsCM, shown, unsupported
 from stagecoach.pyverbs.pyverbs_error import PyverbsUserError
 
 CONNECTED_ONLY = "the device has connected QPs only: no datagrams, no address handles, no multicast"
@@ -72,6 +72,9 @@ class RecvWR(PyverbsCM):
         self.wr_id, self.num_sge, self.next_wr = wr_id, num_sge, next_wr
         self._sg = sg
 
+    def __repr__(self) -> str:
+        return shown(self, "wr_id", "num_sge", "_sg")
+
     @property
     def verbs(self) -> driver.RecvWR:
         """The request of `stagecoach`."""
@@ -100,6 +103,10 @@ class SendWR(PyverbsCM):
         self.send_flags, self.next_wr = send_flags, next_wr
         self._sg = sg
         self._remote_addr = self._rkey = self._compare_add = self._swap = 0
+
+    def __repr__(self) -> str:
+        named = "wr_id", "opcode", "num_sge", "imm_data", "_sg", "send_flags"
+        return shown(self, *named, "_rkey", "_remote_addr", "_compare_add", "_swap")
 
     @property
     def rkey(self) -> int:

@@ -438,3 +438,9 @@ class TestNames:
     def test_other_options(self, option):
         with pytest.raises(DeviceNameError, match="allowed: baud, 1 to 100000000, and retr"):
             parse_device(f"serial:///dev/ttyUSB0?{option}")
+
+
+def test_it_tells_where_it_is_and_how_it_ended(board):
+    with SerialDevice(board.port, 115200) as device:
+        assert repr(device) == f"<SerialDevice at {board.port}: 115200 baud>"
+    assert repr(device).startswith(f"<SerialDevice at {board.port}: 115200 baud, closed: ")

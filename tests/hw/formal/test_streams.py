@@ -1,8 +1,6 @@
 """Every stream of the device is found, and what breaks a rule of streams is seen."""
 
-import importlib
 import json
-import pkgutil
 import re
 
 import pytest
@@ -10,7 +8,6 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach import gateware
 from stagecoach.gateware.stream.fork import Fork
 from stagecoach.hw.formal.device import blocks, stream_names, streams
 from stagecoach.hw.formal.harness import GATEWARE, TOP
@@ -19,20 +16,14 @@ from stagecoach.hw.formal.properties import streams as stream_properties
 from stagecoach.hw.formal.property import PROMPT, in_harness
 from stagecoach.hw.formal.prove import Mode, Task, prove
 from stagecoach.hw.rtlil import export
-
-
-def components():
-    """Every class of the gateware that is a block."""
-    for module in pkgutil.walk_packages(gateware.__path__, GATEWARE):
-        for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, type) and issubclass(value, wiring.Component):
-                if value.__module__ == module.name:
-                    yield f"{module.name.removeprefix(GATEWARE)}.{value.__name__}"
+from tests.support.blocks import component_classes
 
 
 def test_every_block_of_the_gateware_is_found_in_a_device():
     found = {place.name for place in blocks()}
-    assert found == set(components())
+    assert found == {
+        f"{kind.__module__.removeprefix(GATEWARE)}.{kind.__name__}" for kind in component_classes()
+    }
 
 
 def test_every_output_stream_is_in_a_property():

@@ -1,5 +1,6 @@
 """What is made of a device: wrong arguments, none left, closed."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,8 @@ def check_context(pair: Pair) -> None:
     assert attr.max_qp >= 4 and attr.max_qp_rd_atom == READS
     assert set(attr.operations) == set(WROpcode)
     assert repr(context).endswith(": 0 QPs, 0 CQs, 0 regions>")
+    name = type(context.transport).__name__
+    assert re.match(rf"<{name}\b.*\d+.*>", repr(context.transport))
     end = End(context)
     assert context.qps[end.qp.qp_num] is end.qp and context.mrs[end.mr.rkey] is end.mr
     context.reset()
@@ -65,6 +68,7 @@ def check_context(pair: Pair) -> None:
     End(context).close()
     context.close()
     context.close()
+    assert repr(context.transport).startswith(f"<{name}"), "also when it is closed"
     for use in (
         context.query_device,
         context.get_async_event,

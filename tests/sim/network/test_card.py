@@ -1,5 +1,6 @@
 """Two cards with the stub as their device: streams of programs, echo by the device, its end."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -93,6 +94,10 @@ def test_it_says_what_it_is(pair):
     assert info["tcp"] == pair[1].network.engine == "reference"
     assert (info["ip"], info["mtu"], info["mac"]) == ("192.0.2.2/24", 1500, "02:00:c0:00:02:02")
     assert pair[1].network.maximum_connections == STUB_CONFIG.qps
+    about = rf"<SimulatedNic of {STUB_CONFIG.qps} QPs: \d+ cycles, 192\.0\.2\.2/24 at pair:.+"
+    assert re.fullmatch(f"{about}>", repr(pair[1]))
+    pair[1].close()
+    assert re.fullmatch(f"{about}, closed>", repr(pair[1]))
 
 
 def test_interrupts_are_waited_for(pair):

@@ -93,6 +93,15 @@ def test_devices_run_in_turn_until_they_rest(cycle_time):
         cycle_time._remove(member)
 
 
+def test_it_tells_its_cycles_and_cards(cycle_time):
+    member = Clockwork(cycle_time._now_ps)
+    cycle_time._add(member)
+    wait_for(cycle_time, lambda: False, 3 * PERIOD * CYCLE_PS)
+    assert repr(cycle_time) == f"<CycleTime: {3 * PERIOD} cycles, 2 cards>"
+    cycle_time._remove(member)
+    assert repr(cycle_time) == f"<CycleTime: {cycle_time.cycles} cycles, 1 cards>"
+
+
 def test_no_time_passes_while_a_thread_that_waited_does_something(cycle_time, monkeypatch):
     monkeypatch.setattr(timeline, "PATIENCE", 4000)  # however busy the machine is
     seen = []
