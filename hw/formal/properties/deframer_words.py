@@ -10,6 +10,7 @@ from amaranth.hdl import Mux, Signal
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import SegmentKind
 from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.properties.deframer import Visits
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
@@ -88,6 +89,7 @@ def _named(h: Harness) -> None:
     h.check("it has the number of the commit", outcome.stored.number == deframer.numbers.number)
     h.check("the commit has its number", commit == deframer.numbers.commit)
     is_fpdu = outcome.kind == SegmentKind.FPDU
+    h.check("it is of a kind that there is", receiver.is_kind(outcome.kind))
     told = inside.child("segments").ports.done
     h.check("a segment of each commit", ~commit | told)
     closed = deframer.closed.taken
@@ -147,5 +149,6 @@ PROPERTIES = (
         ("room.eq(segments.room),", "room.eq(1),"),
         ("aligner.room.eq(segments.room & ~self", "aligner.room.eq(~self"),
         ("self.numbers.commit.eq(commit)", "self.numbers.commit.eq(done)"),
+        ("SegmentKind.CLOSED_INSIDE, SegmentKind.CLOSED)", "7, SegmentKind.CLOSED)"),
     ),
 )
