@@ -59,7 +59,7 @@ JUDGE_STATES = {
 
 def is_kind(kind: Any) -> Value:
     """Whether a segment is of a kind that there is."""
-    return Cat(kind == each for each in SegmentKind).any()
+    return Cat(kind == each for each in SegmentKind.__members__.values()).any()
 
 
 def judge_state(judge: Inside, *names: str) -> Value:
