@@ -8,14 +8,6 @@ from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.judge import Followed
 from stagecoach.hw.interface.causes import Cause
 
-KINDS = (
-    SegmentKind.FPDU,
-    SegmentKind.CRC_ERROR,
-    SegmentKind.MARKER_ERROR,
-    SegmentKind.CLOSED,
-    SegmentKind.CLOSED_INSIDE,
-)
-
 
 def strobe(f: Followed, name: str, pulse: Value, qp: Value, allowed: Value) -> None:
     """A pulse to a FIFO of a QP: only if `allowed` a cycle before, and by the rules of its port."""
@@ -52,9 +44,9 @@ def entries(f: Followed) -> None:
     h.invariant("used before", ~h.past(uses) | state("IDLE", "COMMAND", "DECODE"))
     at_work, verdict = f.at_work, receiver.judge_verdict(f.inside)
     coming_kind = f.ports.segment.p.kind
-    h.assume(~f.ports.segment.valid | Cat(coming_kind == each for each in KINDS).any())
+    h.assume(~f.ports.segment.valid | receiver.is_kind(coming_kind))
     kind = f.segment.kind
-    h.invariant("kinds", ~at_work | Cat(kind == each for each in KINDS).any())
+    h.invariant("kinds", ~at_work | receiver.is_kind(kind))
     told = (kind == SegmentKind.FPDU) | verdict.dropped | (verdict.cause != Cause.NONE)
     h.invariant("no FPDU, no entry", ~waits | told)
     h.invariant("looked up", ~at_work | (coming == f.segment.qp))

@@ -11,6 +11,7 @@ from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib import data
 
 from stagecoach.gateware.ddp.headers import from_wire
+from stagecoach.gateware.layouts import SegmentKind
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
 from stagecoach.gateware.rdmap.receive.record import VERDICT, record_layout
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS, LOAD_AT
@@ -54,6 +55,11 @@ JUDGE_STATES = {
     "HAND_OVER": {"header": "OVER", "record": "HAND_OVER"},
 }
 """Where a segment is in the judge: the states of its steps that are not those of `JUDGE_REST`."""
+
+
+def is_kind(kind: Any) -> Value:
+    """Whether a segment is of a kind that there is."""
+    return Cat(kind == each for each in SegmentKind.__members__.values()).any()
 
 
 def judge_state(judge: Inside, *names: str) -> Value:

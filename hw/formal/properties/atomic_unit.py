@@ -7,20 +7,27 @@ for reads (`ReadEngine`), and `done` when a command and its word were taken (`Wr
 
 from typing import Any
 
-from amaranth.hdl import Mux, Signal, Value
+from amaranth.hdl import Array, Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS
 from stagecoach.gateware.layouts import OPERANDS, AtomicOperation
 from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY
 from stagecoach.gateware.rdmap.atomic.unit import AtomicUnit
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.interface.wire import ATOMIC_OCTETS
 
 OPERATIONS = 2
 NUMBER_BITS = OPERATIONS.bit_length()
 
 
 def _holds(h: Harness) -> None:
+    _unit(h)
+
+
+def _unit(h: Harness) -> tuple[AtomicUnit, Inside]:
+    """A unit whose streams are asserted to hold, with what is known of its machines."""
     dut = AtomicUnit(RnicConfig(qps=2), operations=OPERATIONS)
     inside = h.block(dut)
     read, write = dut.read, dut.write
@@ -141,6 +148,59 @@ def _holds(h: Harness) -> None:
     knows = (begun & ~computes("LOOK")) | writes
     h.invariant("given", ~knows | (given == operands))
     _stages(h, inside, computes("COMPUTE"), computes("COMPUTED") | writes)
+    return dut, inside
+
+
+def _aims(h: Harness) -> None:
+    """Of each place: the target of the operation that it took last, and whether that has written.
+
+    What is known of the machines is proved with it.
+    """
+    dut, inside = _unit(h)
+    places = range(OPERATIONS)
+    targets = [Signal(64, name=f"target_{place}") for place in places]
+    wrote = [Signal(name=f"wrote_{place}") for place in places]
+    accepted, number = inside.signal("accepted"), inside.signal("number")
+    taken, entry, begins = _moves(dut.request), accepted[:-1], inside.signal("begins")
+    for place in places:
+        with h.m.If(taken & (entry == place)):
+            h.m.d.sync += [targets[place].eq(dut.request.p.address), wrote[place].eq(0)]
+        with h.m.If(begins & (number[:-1] == place)):
+            h.m.d.sync += wrote[place].eq(1)
+    # `TransmitIssue` asks for none that is not aligned (`transmit_issue`).
+    h.assume(~dut.request.valid | (dut.request.p.address[:WORD_BITS] == 0))
+    command, target = dut.write.command, Array(targets)[number[:-1]]
+    octets = command.p.octets == ATOMIC_OCTETS
+    h.check("only its target", ~command.valid | (octets & (command.p.address == target)))
+    h.check("once", ~begins | ~Array(wrote)[number[:-1]])
+    h.cover("writes", begins)
+
+    def computes(*states: str) -> Value:
+        return inside.in_state(*states, fsm="fsm_2")
+
+    addresses = inside.child("addresses")
+    table, own = addresses.memory("table"), addresses.signal("own")
+    answered = inside.signal("answered")
+    comes = inside.in_state("ASK", "SEARCH")
+    word, now = addresses.ports.word, Array(targets)[entry]
+    h.invariant("word", ~inside.in_state("ASK") | (word == now[WORD_BITS:]))
+    h.invariant("own", ~comes | (own[: len(entry)] == entry))
+    h.invariant("not yet written", ~comes | ~Array(wrote)[entry])
+    h.invariant("keeps", addresses.signal("began") == inside.in_state("ASK"))
+    under_way = _from(answered, accepted) + inside.in_state("SEARCH")
+    for place in places:
+        away = (place - answered)[: len(entry)]
+        stands = h.word(table, place).word == targets[place][WORD_BITS:]
+        h.invariant(f"stands {place}", (away >= under_way) | stands)
+        h.invariant(f"aligned {place}", targets[place][:WORD_BITS] == 0)
+        did = h.word(inside.memory("outcomes"), place).wrote
+        computed = _from(answered, inside.signal("computed"))
+        counts = wrote[place] == (did & (away < computed))
+        h.invariant(f"wrote {place}", (away >= under_way) | counts)
+    aimed = computes("AGE"), computes("VALUE", "COMPUTE", "COMPUTED") | command.valid
+    h.invariant("looks", ~computes("BEFORE") | (addresses.signal("number_0") == number[:-1]))
+    h.invariant("selected", ~aimed[0] | (addresses.ports.selected == target[WORD_BITS:]))
+    h.check("aims at its target", ~aimed[1] | (inside.signal("address", 1) == target[WORD_BITS:]))
 
 
 def _stages(h: Harness, inside: Inside, computes: Value, computed: Value) -> None:
@@ -196,5 +256,22 @@ PROPERTIES = (
         ),
         depth=1,
         covered=12,
+    ),
+    Property(
+        "rdmap.atomic.unit.AtomicUnit",
+        "each operation writes once at most, and only the 8 octets of its target "
+        f"({OPERATIONS} operations)",
+        in_harness(_aims),
+        mutations=(
+            Mutation(MODULE, "address.eq(operations.addresses.selected)", "address.eq(0)"),
+            Mutation(
+                MODULE,
+                "& arithmetic.will_write & ~read_failed)",
+                "| arithmetic.will_write & ~read_failed)",
+            ),
+        ),
+        depth=1,
+        reached=1,
+        mutant_cycles=3,
     ),
 )

@@ -10,12 +10,16 @@ from amaranth.hdl import Mux, Signal
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import SegmentKind
 from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.properties.deframer import Visits
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 OUTCOMES_LATE = 5
 """Cycles after the room of the segment queue has fallen in which outcomes may still come."""
+
+WORDS_LATE = 4
+"""The same of words."""
 
 
 def _needs(h: Harness) -> None:
@@ -88,6 +92,7 @@ def _named(h: Harness) -> None:
     h.check("it has the number of the commit", outcome.stored.number == deframer.numbers.number)
     h.check("the commit has its number", commit == deframer.numbers.commit)
     is_fpdu = outcome.kind == SegmentKind.FPDU
+    h.check("it is of a kind that there is", receiver.is_kind(outcome.kind))
     told = inside.child("segments").ports.done
     h.check("a segment of each commit", ~commit | told)
     closed = deframer.closed.taken
@@ -99,6 +104,19 @@ def _named(h: Harness) -> None:
     with m.Elif(since != OUTCOMES_LATE):
         m.d.sync += since.eq(since + 1)
     h.check("outcomes come in time", ~told | queue.room | (since < OUTCOMES_LATE))
+    h.check("words come in time", ~queue.valid | queue.room | (since < WORDS_LATE))
+    # An FPDU is told of a cycle after its last word, or it is cleared before the next one is.
+    ends, complete, stale = told & ~outcome.kind.as_value()[2], Signal(name="complete"), Signal()
+    forgets = stale | (complete & ~ends)
+    m.d.sync += [
+        complete.eq(queue.valid & queue.last & ~forgets & ~queue.clear),
+        stale.eq(forgets & ~queue.clear),
+    ]
+    h.check("told a cycle after its last word", ~ends | (complete & ~queue.clear))
+    h.invariant("forgotten", ~stale | (dropping & cleared))
+    h.invariant("dropped to its end", ~(dropping & remover.ports.o_valid) | inside.signal("killed"))
+    h.invariant("ended", ~complete | visits.last | dropping)
+    h.invariant("none closes", ~(complete & inside.signal("closes")))
     h.invariant("aligner with room", ~inside.child("aligner").ports.room | (since == 0))
     for late, there in enumerate((visits.cut, visits.cut_one, visits.cut_two), 1):
         h.invariant(f"cut with room {late}", ~there | (since <= late))
@@ -146,6 +164,8 @@ PROPERTIES = (
         ("self.store.commit_end.eq(last_address + 1)", "self.store.commit_end.eq(last_address)"),
         ("room.eq(segments.room),", "room.eq(1),"),
         ("aligner.room.eq(segments.room & ~self", "aligner.room.eq(~self"),
+        ("done.eq(last & ~dropping)", "done.eq(last)"),
         ("self.numbers.commit.eq(commit)", "self.numbers.commit.eq(done)"),
+        ("SegmentKind.CLOSED_INSIDE, SegmentKind.CLOSED)", "7, SegmentKind.CLOSED)"),
     ),
 )

@@ -9,7 +9,7 @@ segment was taken, of the outstanding requests four.
 
 from collections.abc import Callable, Sequence
 
-from amaranth.hdl import Cat, Mux, Signal, Value
+from amaranth.hdl import Cat, Mux, Value
 
 from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.hw.formal import receiver, rfc_checks
@@ -56,7 +56,8 @@ def _judged(f: Followed) -> Value:
     return f.state("CONTEXT", *in_entry, "REQUEST_CHECK", *receiver.RESPONSE_STATES)
 
 
-def _header(f: Followed) -> None:
+def header(f: Followed) -> None:
+    """The header of a good segment passes its checks."""
     h, state, told = f.h, f.state, f.checks.ports
     header = rfc_checks.header_passes(f.ulpdu, f.stored("extended", f.segment.qp))
     h.invariant("header looked at", ~state("SELECT") | told.header_failed | header)
@@ -207,31 +208,6 @@ def _records(f: Followed) -> None:
         same &= here & (piece.piece.octets == octets)
         h.check(f"piece of {number}", ~f.good | (opcode != number) | (count == 0) | same)
 
-    # Those of a Send: numbered in order, and together all of its payload
-    scan = inside.child("pieces").child("scan")
-    gone, octets = Signal.like(count), Signal(33)
-    scans = state("SCAN") & (scan.signal("asked") > 2)
-    with h.m.If(f.age < 5):
-        h.m.d.sync += [gone.eq(0), octets.eq(0)]
-    with h.m.Elif(piece.valid):
-        h.m.d.sync += [gone.eq(gone + 1), octets.eq(octets + piece.piece.octets)]
-    now = gone + piece.valid
-    together = octets + Mux(piece.valid, piece.piece.octets, 0)
-    nothing = state("SEND_CHECK", "ENTRY") | (state("SCAN") & ~scans)
-    h.invariant("none", ~nothing | ((now == 0) & (together == 0)))
-    h.invariant("given", ~scans | ~is_send | (now == scan.signal("count")))
-    left = scan.signal("left")
-    h.invariant("payload", ~scans | ~is_send | (together + left == ulpdu.payload))
-    all_cut = (left == 0) & ((scan.signal("asked") > 2) | (ulpdu.payload == 0))
-    h.check("complete", ~f.good | ~is_send | all_cut)
-    in_order = piece.valid & (piece.number != gone[: len(piece.number)])
-    h.invariant("numbered", ~(scans | f.good) | ~is_send | ~in_order)
-    h.check("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
-    in_bank = ~piece.valid | (piece.bank == record.bank)
-    h.invariant("its bank", ~(scans | f.good) | ~is_send | in_bank)
-    all_there = (now == count) & (together == ulpdu.payload)
-    h.check("all of a Send", ~f.good | ~is_send | all_there)
-
 
 def _checked(*parts: Callable[[Followed], None]) -> Callable[[Harness], None]:
     def build(h: Harness) -> None:
@@ -242,9 +218,13 @@ def _checked(*parts: Callable[[Followed], None]) -> Callable[[Harness], None]:
     return build
 
 
-def _property(
-    name: str, parts: Sequence[Callable[[Followed], None]], changes: Sequence[tuple[str, str, str]]
+def judge_property(
+    name: str,
+    parts: Sequence[Callable[[Followed], None]],
+    changes: Sequence[tuple[str, str, str]],
+    mutant_cycles: int = 8,
 ) -> Property:
+    """A property of the judge: `parts` together, each broken by a change of `gateware/rdmap`."""
     return Property(
         "rdmap.receive.judge.ReceiveJudge",
         name,
@@ -253,11 +233,12 @@ def _property(
             Mutation(f"stagecoach.gateware.rdmap.{where}", *change) for where, *change in changes
         ),
         depth=1,
+        mutant_cycles=mutant_cycles,
     )
 
 
 PROPERTIES = (
-    _property(
+    judge_property(
         "what is kept of a QP is what its good segments said since it was connected",
         [_expected],
         [
@@ -275,9 +256,9 @@ PROPERTIES = (
             ("receive.take", "segment.eq(self.segment.payload),", "segment.eq(0),"),
         ],
     ),
-    _property(
+    judge_property(
         "a good segment has passed the checks of its header: versions, opcode, T, queue, length",
-        [_header],
+        [header],
         [
             ("receive.checks", "*version_checks(tagged),", ""),
             ("receive.checks", "*header_checks(tagged.control, segment.ulpdu_length),", ""),
@@ -291,9 +272,9 @@ PROPERTIES = (
             ),
         ],
     ),
-    _property(
+    judge_property(
         "a good Send or Immediate Data is the next one, and there is a receive entry",
-        [_header, _sends],
+        [header, _sends],
         [
             ("receive.checks", "wrong_msn=msn != context.send_msn", "wrong_msn=0"),
             ("receive.checks", "no_buffer=self.posted == 0", "no_buffer=0"),
@@ -308,9 +289,9 @@ PROPERTIES = (
             ("receive.send", "fits & ~self.other_opcode", "fits"),
         ],
     ),
-    _property(
+    judge_property(
         "receive entries are popped and kept by the rules of their port",
-        [_header, _sends, entries],
+        [header, _sends, entries],
         [
             ("receive.send", "kind.last | ~self.shared | self.read", "kind.last | self.read | 1"),
             (
@@ -320,9 +301,9 @@ PROPERTIES = (
             ),
         ],
     ),
-    _property(
+    judge_property(
         "a good Read or Atomic Request is the next one, alone in its segment, and within the IRD",
-        [_header, _requests],
+        [header, _requests],
         [
             ("receive.checks", "wrong_msn=msn != context.request_msn", "wrong_msn=0"),
             ("receive.checks", "self.inbound_level >= self.ird", "self.inbound_level > self.ird"),
@@ -341,9 +322,9 @@ PROPERTIES = (
             ("checks", "(header_octets < READ_REQUEST_HEADER_OCTETS) | ~last", "~last"),
         ],
     ),
-    _property(
+    judge_property(
         "a good response is the next part of what the oldest outstanding request asks for",
-        [_header, _responses, _pops],
+        [header, _responses, _pops],
         [
             ("receive.checks", "(self.outstanding_level == 0) | read.atomic", "read.atomic"),
             ("receive.checks", "(self.outstanding_level == 0) | ~read.atomic", "~read.atomic"),
@@ -368,9 +349,9 @@ PROPERTIES = (
             ("receive.judge", "outstanding.pop_qp.eq(take.qp)", "outstanding.pop_qp.eq(0)"),
         ],
     ),
-    _property(
+    judge_property(
         "a good record says of its segment what the octets say, and so do its pieces",
-        [_header, _responses, _records],
+        [header, _responses, _records],
         [
             ("receive.judge", "record.pd.eq(following.pd)", "record.pd.eq(0)"),
             ("receive.record", "self.position + ORIGINAL_OCTET", "self.position"),
@@ -389,9 +370,6 @@ PROPERTIES = (
                 "piece.tagged_offset.eq(from_wire(read.source_tagged_offset))",
                 "piece.tagged_offset.eq(from_wire(read.sink_tagged_offset))",
             ),
-            ("receive.pieces", "Mux(kind.takes_entry, scan.count, 0)", "0"),
-            ("receive.scan", "Mux(beyond[-1], left, room)", "left"),
-            ("receive.scan", "room_valid & (room != 0) & (left != 0)", "room_valid & (left != 0)"),
         ],
     ),
 )

@@ -3,7 +3,7 @@
 from amaranth.hdl import Signal
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.mpa.receive_requests import ReceiveRequests
+from stagecoach.gateware.mpa.receive_requests import CHUNK_OCTETS, ReceiveRequests
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.invariants import invariants
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
@@ -18,6 +18,9 @@ def _answers(h: Harness) -> None:
     asked = slot.valid & slot.ready
     h.check("a request has an answer", asked == (told & ~answers.payload.empty))
     h.check("none is lost", ~slot.valid | slot.ready)
+
+    octets = slot.payload.octets
+    h.check("it has octets", ~slot.valid | ((octets != 0) & (octets <= CHUNK_OCTETS)))
 
     under_way = Signal()
     with h.m.If(told & answers.payload.end):
@@ -46,6 +49,7 @@ PROPERTIES = (
                 ("& answers.i.ready & request.ready", "& answers.i.ready"),
                 ("                    answer.end.eq(ends),\n", ""),
                 ("with m.If(answers.i.ready):", "with m.If(1):"),
+                ("with m.Elif(unrequested == 0):", "with m.Elif(others & (unrequested == 0)):"),
             )
         ),
         depth=1,

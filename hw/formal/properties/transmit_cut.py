@@ -47,6 +47,9 @@ def _pieces(h: Harness) -> None:
     h.check("the target of an atomic is asked about", ~(offered.valid & begins) | target)
     all_of_it = (piece.octets == ATOMIC_OCTETS) & piece.covers
     h.check("all of it", ~(offered.valid & begins & piece.asks) | all_of_it)
+    named = piece.element_stag == message.inbound.source_stag
+    named &= piece.address == message.inbound.source_tagged_offset
+    h.check("where its request says", ~(offered.valid & begins & piece.asks) | named)
     octets = (piece.octets != 0) & (piece.octets <= 65535)
     of_memory = offered.valid & piece.asks & ~message.inline
     h.check("1 to 65535 octets", ~of_memory | octets)
@@ -87,6 +90,15 @@ def _pieces(h: Harness) -> None:
     begun_now = inside.in_state("OFFSET") & begins
     element = (cut.offset == 0) & (now.element_length == ATOMIC_OCTETS)
     h.invariant("target", ~begun_now | element)
+    inbound, aims = message.inbound, started | inside.in_state("OFFSET")
+    at_stag = now.element_stag == inbound.source_stag
+    h.invariant("STag of the target", ~(aims & begins) | at_stag)
+    to_come = inside.in_state("REMOTE_STAG") & begins
+    at_offset = (now.element_offset == inbound.source_tagged_offset) & (cut.offset == 0)
+    h.invariant("Tagged Offset of the target", ~to_come | at_offset)
+    is_aimed = inside.in_state("REMOTE_OFFSET", "PIECE") & begins
+    at_address = now.address == inbound.source_tagged_offset
+    h.invariant("address of the target", ~is_aimed | at_address)
     full = (inside.signal("remaining") == ATOMIC_OCTETS) & (left == ATOMIC_OCTETS)
     h.invariant("all of the target", ~(started & begins) | full)
     h.invariant("none left", ~compared | (none_left == (left == 0)))
@@ -127,6 +139,7 @@ PROPERTIES = (
             Mutation(
                 MODULE, "left.eq(Mux(whole, message.remaining, capacity))", "left.eq(capacity)"
             ),
+            Mutation(MODULE, "Mux(responding, inbound.source_stag, ", "Mux(0, 0, "),
             Mutation(
                 MODULE,
                 "with m.If(self.piece.ready):",

@@ -35,6 +35,10 @@ def _asks(h: Harness) -> None:
     h.check("nothing that failed is asked about", ~check.record.failed | ~check.record.asks)
     good = check.hand & check.record.begins_atomic & ~check.record.failed
     h.check("the target of an atomic is asked about", ~good | check.record.asks)
+    request, about = check.request, check.piece.p
+    same = (request.stag == about.element_stag) & (request.tagged_offset == about.address)
+    same &= request.octets == about.octets
+    h.check("about that piece", ~check.ask | same)
     # An atomic has a target; nothing is asked for a Terminate or an operation on an STag.
     piece, message = check.piece, check.piece.p.message
     has_target = piece.p.asks | piece.p.failed | ~message.begins_atomic
@@ -186,6 +190,7 @@ PROPERTIES = (
         mutations=(
             Mutation(CHECK, "m.d.comb += self.ask.eq(piece.asks)", "m.d.comb += self.ask.eq(1)"),
             Mutation(CHECK, "self.piece.valid & self.free", "self.piece.valid"),
+            Mutation(CHECK, "request.octets.eq(piece.octets)", "request.octets.eq(piece.payload)"),
             Mutation(CHECK, "asks.eq(piece.asks & ~failed)", "asks.eq(piece.asks)"),
             Mutation(CHECK, "goes = ends & ~failed", "goes = ~failed"),
             Mutation(

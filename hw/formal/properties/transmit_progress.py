@@ -94,6 +94,8 @@ def _progress(h: Harness) -> None:
     progress = message.progress
     h.check("an atomic begins a message", ~begins | (~progress.active & (progress.done == 0)))
     h.check("8 octets are left of it", ~begins | (message.remaining == ATOMIC_OCTETS))
+    is_oldest = ~(begun & ours) | (waits & atomic)
+    h.check("an atomic that begins is the oldest request", is_oldest)
     popped = complete.pop_inbound & (pop_qp == qp)
     h.check("pop only when one waits", ~popped | waits)
     asks = complete.push & (pop_qp == qp)
@@ -185,7 +187,7 @@ MODULE = "stagecoach.gateware.rdmap.transmit"
 PROPERTIES = (
     Property(
         "rdmap.transmit.choose.TransmitChoose",
-        "an atomic that begins is 8 octets, and what is popped is there",
+        "an atomic that begins is the oldest request, of 8 octets, and what is popped is there",
         in_harness(_progress),
         mutations=(
             Mutation(
@@ -197,6 +199,11 @@ PROPERTIES = (
                 f"{MODULE}.choose", "(~(is_read | is_atomic) | request_allowed)", "(is_read | 1)"
             ),
             Mutation(f"{MODULE}.choose", "with m.If(respond & ~active):", "with m.If(active):"),
+            Mutation(
+                f"{MODULE}.choose",
+                "begins_atomic.eq(respond & head.atomic & ~atomic_begun)",
+                "begins_atomic.eq(respond & ~atomic_begun)",
+            ),
             Mutation(f"{MODULE}.choose", "can_respond.eq(has_inbound & ", "can_respond.eq(1 & "),
             Mutation(
                 f"{MODULE}.complete",
