@@ -113,28 +113,24 @@ PROPERTIES = (
         in_harness(_finishes),
         mutations=(
             Mutation(
-                FRAMER,
-                "left.eq(outgoing.r_rdy & outgoing.r_en & item.last)",
-                "left.eq(outgoing.r_rdy & item.last)",
-            ),
-            Mutation(FRAMER, "outgoing.level <= BEATS_AHEAD - BEATS_MARGIN", "1"),
-            Mutation(
-                FRAMER,
-                "fetch.eq(~self.o.valid & (released != 0))",
-                "fetch.eq(~self.o.valid & (kept != 0))",
+                FRAMER, "outgoing.r_rdy & outgoing.r_en & item.last", "outgoing.r_rdy & item.last"
             ),
             Mutation(
                 FRAMER,
-                "self.job.ready.eq(~next_valid & reports.room)",
-                "self.job.ready.eq(~next_valid)",
+                "outgoing.level <= BEATS_AHEAD - BEATS_MARGIN",
+                "outgoing.level <= BEATS_AHEAD - BEATS_MARGIN + 1",
+            ),
+            Mutation(
+                FRAMER, "fetch.eq(~self.o.valid & (released != 0))", "fetch.eq(~self.o.valid)"
             ),
             Mutation(
                 "stagecoach.gateware.mpa.marker_insert",
-                "m.d.sync += [flags.last.eq(1), flags.lower_crc.eq(1)]",
-                "m.d.sync += flags.lower_crc.eq(1)",
+                "flags.last.eq(last & (units == 1))",
+                "flags.last.eq(last)",
             ),
         ),
         depth=1,
         reached=12,
+        mutant_cycles=7,
     ),
 )

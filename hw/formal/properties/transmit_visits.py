@@ -93,7 +93,6 @@ def _visits(h: Harness) -> None:
     record = issues.view("record", record_layout(CONFIG))
     taking = issues.in_state("TAKE")
     coming = check.record
-    last = offered.covers | ~offered.asks
     h.invariant("not over", ~(hold & ~ended) | ~issue.free)
     h.invariant("doomed", ~(ended & ready) | check.doomed)
     h.invariant("not doomed", ~(hand | change) | ~check.doomed)

@@ -8,7 +8,7 @@ the counts never wrap, and what one stage hands to the next begins there when it
 from amaranth.hdl import Signal
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.host_errors import PLACEMENTS_AHEAD, ROOM_MARGIN, HostErrors
+from stagecoach.gateware.dma.host_errors import PLACEMENTS_AHEAD, HostErrors
 from stagecoach.gateware.dma.placement_gate import PlacementGate
 from stagecoach.gateware.queues.drain import MOST
 from stagecoach.gateware.queues.entry_writer import OUTSTANDING
