@@ -7,6 +7,7 @@ from amaranth.hdl import Signal, Value
 from amaranth.lib import data
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.assembler import Assembler
 from stagecoach.gateware.mpa.framer import BEATS_AHEAD, BEATS_MARGIN, SENT_DEPTH, Framer
 from stagecoach.gateware.mpa.marker_insert import _FLAGS
 from stagecoach.hw.formal.harness import Harness, Inside
@@ -104,6 +105,17 @@ def _inside(inserter: Inside, framer: Inside) -> tuple[Value, Value, Value]:
     return ends, ends_report, second + more + third + _total([valid for valid, *_ in stages])
 
 
+def _passes_on(h: Harness) -> None:
+    """The assembler before it has one job at most whose copy the framer has not taken."""
+    assembler = Assembler(CONFIG)
+    h.block(assembler)
+    job, copy = assembler.job, assembler.framer_job
+    waiting = Signal(COUNT)
+    h.m.d.sync += waiting.eq(waiting + (job.valid & job.ready) - (copy.valid & copy.ready))
+    h.check("a copy of each job", copy.valid == (waiting != 0))
+    h.check("one at most", waiting <= 1)
+
+
 FRAMER = "stagecoach.gateware.mpa.framer"
 
 PROPERTIES = (
@@ -115,22 +127,26 @@ PROPERTIES = (
             Mutation(
                 FRAMER, "outgoing.r_rdy & outgoing.r_en & item.last", "outgoing.r_rdy & item.last"
             ),
-            Mutation(
-                FRAMER,
-                "outgoing.level <= BEATS_AHEAD - BEATS_MARGIN",
-                "outgoing.level <= BEATS_AHEAD - BEATS_MARGIN + 1",
-            ),
+            Mutation(FRAMER, "outgoing.w_en.eq(item_valid)", "outgoing.w_en.eq(1)"),
             Mutation(
                 FRAMER, "fetch.eq(~self.o.valid & (released != 0))", "fetch.eq(~self.o.valid)"
             ),
-            Mutation(
-                "stagecoach.gateware.mpa.marker_insert",
-                "flags.last.eq(last & (units == 1))",
-                "flags.last.eq(last)",
-            ),
+            Mutation(FRAMER, "self.finished.valid.eq(left)", "self.finished.valid.eq(item.last)"),
         ),
         depth=1,
         reached=12,
-        mutant_cycles=7,
+    ),
+    Property(
+        "ddp.assembler.Assembler",
+        "the framer has a copy of each job, once",
+        in_harness(_passes_on),
+        mutations=(
+            Mutation(
+                "stagecoach.gateware.ddp.assembler",
+                "self.job.ready.eq(~active & ~self.framer_job.valid)",
+                "self.job.ready.eq(~active)",
+            ),
+        ),
+        depth=1,
     ),
 )
