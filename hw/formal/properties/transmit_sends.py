@@ -155,9 +155,9 @@ PROPERTIES = (
         mutations=(
             Mutation("stagecoach.gateware.rdmap.transmit.choose", "& ~in_flight[-1]", "& 1"),
             Mutation(
-                "stagecoach.gateware.rdmap.transmit.context",
-                "write_port.data.eq(old.data + 1)",
-                "write_port.data.eq(old.data + 2)",
+                "stagecoach.gateware.rdmap.transmit.choose",
+                "in_flight.eq((progress.issued - lookup.retired)[: len(in_flight)])",
+                "in_flight.eq(0)",
             ),
             Mutation(
                 "stagecoach.gateware.rdmap.transmit.complete",
