@@ -7,7 +7,9 @@ Of the completer it is assumed that it retires what it has, once (`completer`); 
 nothing of a QP that is connected, which is new then.
 """
 
-from amaranth.hdl import Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Mux, Signal, Value
 from amaranth.lib import data
 
 from stagecoach.gateware.layouts import QpCommandKind
@@ -70,17 +72,17 @@ def _sends(h: Harness) -> None:
     kept = Signal(progress_layout(CONFIG))
     m.d.comb += kept.eq(Mux(stores, complete.followed, row))
 
-    def apart(one: object, other: object) -> object:
-        return (one - other)[: len(known)]
+    def apart(one: Any, other: Any) -> Value:
+        return Value.cast((one - other)[: len(known)])
 
     counts_on = connected & ~commanded
     h.invariant("counted", ~counts_on | (apart(kept.issued, word + late) == in_flight))
     (write,) = counts.memory("counts").write_ports
     h.invariant("old", ~late | (write.data == (word + 1)[: len(known)]))
 
-    def within(value: object) -> object:
+    def within(value: Any) -> Value:
         """A count of some cycles ago: none was handed over since, and some were retired."""
-        return ~connected | ((value >= in_flight + late) & (value <= MOST))
+        return Value.cast(~connected | ((value >= in_flight + late) & (value <= MOST)))
 
     h.invariant("room", in_flight + late <= MOST)
     goes_on = connected & kept.active & ~kept.responding
