@@ -1,7 +1,9 @@
-"""Commands name what there is: the checks of the command processor hold when it gives them away.
+"""Commands name what there is, and come in an order in which nothing under way is forgotten.
 
 The host's rule: no staging register is written while a command is under way, nor while one waits.
 """
+
+from amaranth.hdl import Signal
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import QpCommandKind
@@ -76,6 +78,77 @@ def _names(h: Harness) -> None:
         h.invariant(f"kinds in {state}", ~inside.in_state(state) | is_one)
 
 
+def _order(h: Harness) -> None:
+    """A QP runs when all know it; it is stopped before, and forgotten after what it had has ended.
+
+    `fence` says how far the fence of the command is.
+    """
+    commands = CommandProcessor(CONFIG)
+    inside = h.block(commands)
+    invariants(h, "registers.commands.CommandProcessor", inside)
+    m = h.m
+    told, command = commands.qp_command, commands.state_command
+    passes = told.valid & told.ready
+    state_passes = command.valid & command.ready
+    takes = commands.opcode.valid & commands.opcode.ready
+    known, stopped, removed = Signal(), Signal(), Signal()
+    started, fenced = Signal(), Signal()
+    with m.If(passes):
+        m.d.sync += known.eq(1)
+    with m.If(state_passes & (command.p.kind == QpCommandKind.STOP)):
+        m.d.sync += stopped.eq(1)
+    stops = passes & (told.p.kind == QpCommandKind.STOP)
+    unsafe = passes & (told.p.kind == QpCommandKind.RING_DESTROY)
+    unsafe |= commands.stag_invalidate.valid & commands.stag_invalidate.ready
+    with m.If(stops | unsafe | commands.stag_clear):
+        m.d.sync += [removed.eq(1), started.eq(0), fenced.eq(0)]
+    with m.If(commands.fence_start):
+        m.d.sync += started.eq(1)
+    with m.Elif(started & ~commands.fence_busy):
+        m.d.sync += fenced.eq(1)
+    with m.If(takes):
+        m.d.sync += [each.eq(0) for each in (known, stopped, removed, started, fenced)]
+
+    runs = (command.p.kind == QpCommandKind.CREATE) | (command.p.kind == QpCommandKind.CONNECT)
+    h.check("known before it runs", ~(command.valid & runs) | known)
+    h.check("stopped before it is told", ~stops | stopped)
+    destroys = told.valid & (told.p.kind == QpCommandKind.DESTROY)
+    h.check("forgotten after the fence", ~destroys | (removed & fenced))
+    ends = h.past(commands.busy) & ~commands.busy
+    h.check("over after the fence", ~ends | ~removed | fenced)
+    h.check("the fence comes after it", ~commands.fence_start | removed)
+    h.cover("destroyed", destroys & passes)
+
+    kind = inside.signal("kind")
+    at = inside.in_state
+    destroying = at("BLOCKS_FIRST", "STATE_LAST") & (kind == QpCommandKind.DESTROY)
+    h.invariant("in order", removed | ~(started | fenced))
+    h.invariant("busy", ~at("FENCE_WAIT") | started)
+    h.invariant("removed", ~at("FENCE", "FENCE_WAIT") | removed)
+    h.invariant("not yet", ~at("FENCE") | ~(started | fenced))
+    h.invariant("waits", ~at("FENCE_WAIT") | ~fenced)
+    h.invariant("fenced", ~destroying | (removed & fenced))
+    fresh = at("BLOCKS_FIRST", "STATE_LAST") & ~destroying
+    h.invariant("fresh", ~(fresh | at("CHECK", "STATE_FIRST", "RING", "CQ")) | ~removed)
+    others = at("STAG_WRITE", "STAG_INVALIDATE", "STAG_RESET", "BLOCKS_LAST")
+    h.invariant("others", ~others | ~removed)
+    h.invariant("swept", ~at("STAG_SWEEP_BEGINS", "STAG_SWEEP") | (removed & ~started & ~fenced))
+    h.invariant("runs", ~at("STATE_LAST") | known)
+    h.invariant("stops", ~at("STATE_FIRST") | (kind == QpCommandKind.STOP))
+    last = (kind == QpCommandKind.RING_DESTROY) | ((kind == QpCommandKind.STOP) & stopped)
+    h.invariant("last", ~at("BLOCKS_LAST") | last)
+    first = kind <= QpCommandKind.DESTROY
+    h.invariant("kinds", ~at("BLOCKS_FIRST", "STATE_LAST") | (first & (kind != QpCommandKind.STOP)))
+    rings = (kind == QpCommandKind.RING_CREATE) | (kind == QpCommandKind.RING_LIMIT)
+    h.invariant("rings", ~at("RING") | rings)
+    h.invariant("done", ~at("IDLE") | ~removed | fenced)
+
+
+def waits(signal: str, state: str) -> str:
+    """How the source waits for a signal and goes to a state."""
+    return f'with m.If(self.{signal}):\n{" " * 20}m.next = "{state}"'
+
+
 MODULE = "stagecoach.gateware.registers.commands"
 
 PROPERTIES = (
@@ -94,5 +167,21 @@ PROPERTIES = (
         ),
         depth=1,
         covered=10,
+    ),
+    Property(
+        "registers.commands.CommandProcessor",
+        "a QP is stopped before, and forgotten after all that it had under way has ended",
+        in_harness(_order),
+        mutations=tuple(
+            Mutation(MODULE, old, new)
+            for old, new in (
+                ("with m.If(~self.fence_busy):", "with m.If(1):"),
+                (waits("qp_command.ready", "STATE_LAST"), waits("busy", "STATE_LAST")),
+                (waits("state_command.ready", "BLOCKS_LAST"), waits("busy", "BLOCKS_LAST")),
+                (waits("stag_invalidate.ready", "FENCE"), waits("stag_invalidate.ready", "IDLE")),
+            )
+        ),
+        depth=1,
+        covered=20,
     ),
 )

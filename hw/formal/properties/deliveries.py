@@ -6,7 +6,8 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import DeliveryKind
 from stagecoach.gateware.queues.delivery_gate import DeliveryGate
 from stagecoach.gateware.rdmap.receive.access import ReceiveAccess
-from stagecoach.hw.formal import receiver
+from stagecoach.gateware.rdmap.receive.record import ReceiveRecord
+from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.interface.causes import Cause
@@ -81,6 +82,50 @@ def _placing(h: Harness) -> None:
     h.invariant("held", ~held | (~none & record.fpdu))
 
 
+def _answers(h: Harness) -> None:
+    """The end of the first step, and the second one. What kind a segment is of is its opcode."""
+    first, access = ReceiveRecord(CONFIG), ReceiveAccess(CONFIG)
+    h.block(first, "first")
+    inside = h.block(access, "access")
+    m, record, kind = h.m, first.record, first.kind
+    m.d.comb += [
+        access.record.payload.eq(record.payload),
+        access.record.valid.eq(record.valid),
+        record.ready.eq(access.record.ready),
+    ]
+    for _, condition in receiver.access_needs(h, inside):
+        h.assume(condition)
+    for name, condition in receiver.access(h, inside):
+        h.invariant(name, condition)
+    h.assume(kind.response == rfc_checks.is_any(kind.opcode, receiver.RESPONSES))
+
+    # A pop is told a cycle after its record was taken, and no delivery comes as early.
+    owed, qp, delivery = Signal(), Signal(CONFIG.qp_bits), access.delivery
+    with m.If(access.delivery.valid & access.delivery.ready):
+        m.d.sync += owed.eq(0)
+    with m.If(record.valid & record.ready):
+        m.d.sync += [owed.eq(0), qp.eq(record.p.qp)]
+    with m.If(first.pop):
+        m.d.sync += owed.eq(1)
+    answers = delivery.valid & (delivery.p.kind == DeliveryKind.READ)
+    h.check("an answer of a request that was popped", ~answers | (owed & (delivery.p.qp == qp)))
+    h.cover("answer", answers)
+
+    at_work = inside.view("record", record.p.shape())
+    here = ~inside.in_state("IDLE")
+    response = rfc_checks.is_any(at_work.opcode, receiver.RESPONSES)
+    good = at_work.delivers & ~at_work.dropped & response
+    before = inside.in_state("START") & first.pop
+    over = inside.in_state("ERROR")
+    h.invariant("legal", inside.legal_state())
+    h.invariant("its QP", ~here | (at_work.qp == qp))
+    asks = inside.in_state("START") & inside.signal("asking")
+    h.invariant("asks", ~asks | ~at_work.dropped)
+    later = here & ~inside.in_state("START")
+    h.invariant("not dropped", ~later | ~(at_work.delivers & at_work.dropped))
+    h.invariant("popped", ~(here & good) | owed | before | over)
+
+
 def _requests(h: Harness) -> None:
     gate = DeliveryGate(CONFIG)
     inside = h.block(gate)
@@ -125,6 +170,25 @@ PROPERTIES = (
         ),
         depth=1,
         reached=6,
+    ),
+    Property(
+        "rdmap.receive.access.ReceiveAccess",
+        "an answer is delivered only for a request that was popped, once",
+        in_harness(_answers),
+        mutations=(
+            Mutation(
+                "stagecoach.gateware.rdmap.receive.record",
+                "self.pop.eq(consumed & kind.response)",
+                "self.pop.eq(consumed & kind.atomic_response)",
+            ),
+            Mutation(
+                "stagecoach.gateware.rdmap.receive.access",
+                "Mux(is_any(opcode, RESPONSE_OPCODES), DeliveryKind.READ, DeliveryKind.REQUEST)",
+                "DeliveryKind.READ",
+            ),
+        ),
+        depth=1,
+        reached=8,
     ),
     Property(
         "queues.delivery_gate.DeliveryGate",

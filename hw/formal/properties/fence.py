@@ -4,7 +4,8 @@ One item, any, is followed. It begins at any pair, or is an atomic (counted else
 ends in a stage it may be handed to the next one, where it begins at some pair 15 cycles later at
 most; 13 cycles if `passed_<s>` told of its end, which may be in the cycle after it. If it had
 begun when the fence was started, or begins in the 11 cycles after, `busy` stays until it has ended
-in the last stage that it came to.
+in the last stage that it came to. So it does for what begins in a stage before the fence comes
+there: all that comes of an item in the next stage with its end, or before (`under_way`).
 
 Of the environment: what `Drain` asks for; `passed_<s>` is low from the cycle after `mark_<s>` on
 until what was under way has ended.
@@ -46,6 +47,8 @@ def _busy(h: Harness) -> None:
     age = Signal(range(LATEST + 1))  # cycles since its end in the stage before
     marking = inside.in_state("MARK")
     begun, over, not_waited_for = Signal(), Signal(), Signal()
+    early = Signal()  # it begins in a stage to which the fence has not come
+    stage, wait = inside.signal("stage"), inside.signal("wait")
     for number, pairs in enumerate(STAGES):
         comes = begins & Mux(alive, between & (at == number), first == number)
         for pair in range(pairs):
@@ -53,7 +56,7 @@ def _busy(h: Harness) -> None:
             here = comes & (places[number] == pair)
             item = Followed(h, drain, COUNT_BITS, here, f"pair_{number}_{pair}_")
             with m.If(item.begins):
-                m.d.comb += begun.eq(1)
+                m.d.comb += [begun.eq(1), early.eq(fence.busy & (stage < number))]
                 m.d.sync += at.eq(number)
             with m.If(item.ends):
                 m.d.comb += over.eq(1)
@@ -72,7 +75,7 @@ def _busy(h: Harness) -> None:
             asked.eq((starts | (atomic & ~ends)) & (asked | mark)),
         ]
         with m.If(starts):
-            m.d.comb += begun.eq(1)
+            m.d.comb += [begun.eq(1), early.eq(fence.busy & (stage < number))]
             m.d.sync += at.eq(number)
         with m.If(ends):
             m.d.comb += over.eq(1)
@@ -88,14 +91,13 @@ def _busy(h: Harness) -> None:
         m.d.sync += [alive.eq(goes_on), between.eq(goes_on), at.eq(at + goes_on)]
     with m.Elif(between):
         m.d.sync += [age.eq(age + 1), between.eq(age != LATEST), alive.eq(age != LATEST)]
-    stage, wait = inside.signal("stage"), inside.signal("wait")
     dies = (over & ~goes_on) | (between & ~begun & (age == LATEST))
     there = (alive | begun) & ~dies
     waited = Signal()  # `busy` has to wait for it
     hands_over = inside.in_state("HAND_OVER")
     soon = (hands_over | marking) & (stage == 0)
     started = fence.start & ~fence.busy
-    m.d.sync += waited.eq(there & (waited | started | (soon & begun)))
+    m.d.sync += waited.eq(there & (waited | started | (soon & begun) | early))
     after = Signal(range(SETTLE + 3))  # cycles since the start, 0 for many
     with m.If(started | (after != 0)):
         m.d.sync += after.eq(Mux(after == SETTLE + 2, 0, after + 1))

@@ -16,6 +16,9 @@ from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=4)
+STANDS_AFTER = 3
+"""Cycles after a QP was asked about, and its FIFO popped, from which its oldest item stands."""
+
 ITEM = data.StructLayout({"item": 8})
 
 
@@ -102,6 +105,16 @@ def _fifo(h: Harness, depth: int, held: bool) -> None:
     there = (reader.select == qp) & (released > 0) & ~pop & ~clear & ~h.past(clear) & used
     shown = h.past(h.past(h.past(there)))
     h.check("head", ~shown | (Value.cast(reader.head) == oldest_item))
+
+    # The oldest one stands from three cycles after it was asked for until it is popped.
+    left_alone = (reader.select == qp) & ~pop & ~clear & used
+    for _ in range(STANDS_AFTER - 1):
+        left_alone &= h.past(left_alone)
+    stands = h.past(left_alone & ~cleared)
+    is_oldest = Value.cast(reader.head) == items[0]
+    h.check("the oldest one stands", ~stands | (reader.level == 0) | is_oldest)
+    waits = h.past(stands & (reader.level != 0))
+    h.check("it stays", ~(stands & waits) | (reader.level != 0))
 
 
 def _property(name: str, depth: int, held: bool, *changes: tuple[str, str]) -> Property:

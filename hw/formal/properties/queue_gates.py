@@ -140,6 +140,7 @@ def _request(h: Harness) -> None:
     waiting, room_for = fifo.signal("inner_level"), depth - MARGIN
     rest = depth - 1
     h.check("all are in the FIFO", level == drain.items)
+    h.check("few are inside", order.inside <= depth + 1)
     h.check("room", level <= room_for + Mux(gate.room, 0, late))
     h.invariant("fills", ~gate.room | (level < room_for) | recent)
     h.invariant("late", late <= MARGIN)
@@ -199,6 +200,7 @@ def _deliveries(h: Harness) -> None:
     )
     one = (Cat(outputs, dropped) & (Cat(outputs, dropped) - 1)) == 0
     h.check("one leaves at a time", one)
+    h.check("few are inside", order.inside <= depth + 1)
     was_dropped = dropped.any()
     h.check("at its output", ~order.its | was_dropped | (outputs == kinds))
     told = (dropped & ~kinds) == 0

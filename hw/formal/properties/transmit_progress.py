@@ -5,6 +5,8 @@ QP, and what follows an FPDU. One QP, any, is followed. Of its queues it is assu
 promise: its oldest inbound request, and its oldest send entry, stand until they are popped.
 """
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Mux, Signal, Value
 from amaranth.lib import data
 
@@ -15,7 +17,7 @@ from stagecoach.gateware.rdmap.transmit.complete import TransmitComplete
 from stagecoach.gateware.rdmap.transmit.context import TransmitContexts, progress_layout
 from stagecoach.gateware.rdmap.transmit.entry import OPERATION
 from stagecoach.gateware.rdmap.transmit.message import message_layout
-from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.interface.queue_entries import SendOpcode
 from stagecoach.hw.interface.wire import ATOMIC_OCTETS
@@ -23,7 +25,26 @@ from stagecoach.hw.interface.wire import ATOMIC_OCTETS
 CONFIG = RnicConfig(qps=4)
 
 
-def _progress(h: Harness) -> None:
+@dataclass(frozen=True)
+class Joined:
+    """The blocks, and a look inside each.
+
+    told: the message at `choose` was handed over in an earlier cycle.
+    """
+
+    choose: TransmitChoose
+    complete: TransmitComplete
+    contexts: TransmitContexts
+    command: TransmitCommand
+    chooses: Inside
+    completes: Inside
+    stored: Inside
+    commands: Inside
+    told: Signal
+
+
+def joined(h: Harness) -> Joined:
+    """Put the blocks into the harness, joined as in `transmitter`."""
     m = h.m
     choose, complete = TransmitChoose(CONFIG), TransmitComplete(CONFIG)
     contexts, command = TransmitContexts(CONFIG), TransmitCommand(CONFIG)
@@ -57,6 +78,17 @@ def _progress(h: Harness) -> None:
     h.assume(~handed | ~message.begins_atomic)
     h.assume(~begun | message.begins_atomic)
     h.assume(~handed | ~message.inline | complete.last)
+    return Joined(choose, complete, contexts, command, inside, completes, stored, commands, told)
+
+
+def _progress(h: Harness) -> None:
+    m, blocks = h.m, joined(h)
+    choose, complete, contexts = blocks.choose, blocks.complete, blocks.contexts
+    command, told = blocks.command, blocks.told
+    inside, completes = blocks.chooses, blocks.completes
+    stored, commands = blocks.stored, blocks.commands
+    message, valid = choose.message.p, choose.message.valid
+    handed, begun = complete.handed, complete.begun
 
     # What the queues say
     qp = h.constant(CONFIG.qp_bits, "qp")
