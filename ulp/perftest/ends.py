@@ -46,6 +46,10 @@ _TRY_SECONDS = 0.1
 """The server may listen for the second connection a little later than the client connects."""
 
 _END_SECONDS = 5.0
+_GRACE_SECONDS = 0.25
+"""Without a last handshake the client may not have seen its last message complete yet: the end of
+the connection would flush it.
+"""
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,8 @@ class _End:
         if self._client:
             link.await_end(link.data, min(_END_SECONDS, settings.timeout))
         else:
+            if not tool.ends_together:
+                link.await_end(link.control, min(_GRACE_SECONDS, settings.timeout))
             link.data.disconnect()
             # The tool posts a receive after the last message, which has to find the QP open.
             link.await_end(link.control, min(_END_SECONDS, settings.timeout))
