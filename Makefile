@@ -120,7 +120,8 @@ bench-short: setup ## measure all cycles in shorter runs, fail if one is below i
 	$(BIN)/python -m bench --short --jobs $(JOBS)
 
 bench-loss: setup ## what lost segments cost the TCP engine, for hours (SEGMENTS=100000 SEEDS=10)
-	$(BIN)/python -m bench.tcp_loss --segments $(or $(SEGMENTS),100000) --seeds $(or $(SEEDS),10) --jobs $(JOBS)
+	$(BIN)/python -m bench.tcp_loss --jobs $(JOBS) --seeds $(or $(SEEDS),10) \
+		--segments $(if $(filter command line environment,$(origin SEGMENTS)),$(SEGMENTS),100000)
 
 timing: setup ## synthesize, place and route the device, each block alone, and the area of the engine (build/timing.json, build/timing_blocks.json)
 	status=0; for what in "" --blocks "--design engine --area"; do \
