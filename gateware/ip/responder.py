@@ -104,7 +104,8 @@ class Responder(wiring.Component):
     def _write(self, m: Module, write: memory.WritePort, full: Signal) -> None:
         """What comes."""
         place = Signal(range(PLACES))
-        number = Signal(_PLACE_BITS)  # of the word; further words are of no request
+        # Of the word. One past the place is padding, or of no request, and is not written.
+        number, past = Signal(_PLACE_BITS), Signal()
         fits = Signal()  # the place was free when the frame began
         fitted = Signal()
         word = self.i.p
@@ -113,11 +114,14 @@ class Responder(wiring.Component):
             fits.eq(Mux(word.first, ~full.bit_select(place, 1), fitted)),
             write.addr.eq(Cat(number, place)),
             write.data.eq(word.data),
-            write.en.eq(self.i.valid & fits),
+            write.en.eq(self.i.valid & fits & ~past),
             self.dropped.eq(ends & ~fits),
         ]
         with m.If(self.i.valid):
-            m.d.sync += [fitted.eq(fits), number.eq(Mux(word.last, 0, number + 1))]
+            m.d.sync += [
+                fitted.eq(fits),
+                Cat(number, past).eq(Mux(word.last, 0, Cat(number, past) + ~past)),
+            ]
         with m.If(ends & fits):
             m.d.sync += [full.bit_select(place, 1).eq(1), place.eq(place + 1)]
 

@@ -142,6 +142,16 @@ async def check_every_length_of_an_echo(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_request_in_a_long_frame(dut: Any) -> None:
+    """What follows the packet in its frame does not count, also if it fills a place and more."""
+    bench = await begin(dut)
+    for request in (arp_request(), echo_request(b"data")):
+        for octets in (8 * 256, 8 * 256 + 1, 9_014):
+            await bench.send(request + bench.rng.randbytes(octets - len(request)))
+            assert is_answer(await bench.answer(), request)
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_sums_at_their_limits(dut: Any) -> None:
     """All TTLs; sums of ICMP with and without a carry, and a message that is 0 but for its type."""
     bench = await begin(dut)
