@@ -259,6 +259,10 @@ class Attacked:
         """RX and TX ring of a connection of the NIC."""
         port = self.nic.network
         assert isinstance(port, HardwarePort)
-        found = port._by_ends[flow.established.local, flow.established.remote]
+        ends = flow.established.local, flow.established.remote
+        found = port._by_ends.get(ends)
+        # The counters tell why it has ended.
+        state, counters = flow.connection.state, dict(self.nic.stack.counters)
+        assert found is not None, f"the NIC has no {ends}, the shadow's is {state}: {counters}"
         rx, tx = port._numbers.rings(found.number)
         return rx.read(0, RING), tx.read(0, RING)
