@@ -26,7 +26,7 @@ NETWORK_INTERFACE = Register(
     {
         "digest": Field(0, 32),
     },
-    0x33353883,
+    0xAB617DB0,
 )
 NETWORK_SIZES = Register(
     0x40C,
@@ -233,6 +233,12 @@ NETWORK_ANSWERED = Register(
 )
 NETWORK_UNANSWERED = Register(
     0x494,
+    {
+        "value": Field(0, 32),
+    },
+)
+NETWORK_URGENT = Register(
+    0x498,
     {
         "value": Field(0, 32),
     },

@@ -76,8 +76,8 @@ class TcpEngine(wiring.Component):
     Members
     -------
     rx, tx: frames of the MAC. t_axi: rings, slots, descriptors and frames. llp: the LLP port.
-    mac, secret, fate_read, value, lookup, lookup_done, placed, receive_command, release: as those
-        of `ReceiveSide`; `receive_command` is its `command`. time, settings, header_write,
+    mac, secret, fate_read, value, lookup, lookup_done, placed, receive_command, release, urgent: as
+        those of `ReceiveSide`; `receive_command` is its `command`. time, settings, header_write,
         header_connection, header_row, header_word, transmit_command: of `TransmitPath`, likewise.
         deadline: its `earliest`.
     attachment: streams that are attached, and detached.
@@ -135,6 +135,7 @@ class TcpEngine(wiring.Component):
                 "address": In(32),
                 "answered": Out(1),
                 "unanswered": Out(1),
+                "urgent": Out(1),
                 "queue": In(HOST_RING),
                 "slots": In(HOST_RING),
                 "frames": In(HOST_RING),
@@ -315,6 +316,7 @@ class TcpEngine(wiring.Component):
                 for name in ("mac", "secret", "fate_read")
             ),
             self.value.eq(receive.value),
+            self.urgent.eq(receive.urgent),
             self.begun.eq(receive.begun),
             self.begun_edge.eq(receive.begun_edge),
             *(getattr(transmit, name).eq(getattr(self, name)) for name in ("time", "settings")),

@@ -35,8 +35,8 @@ class NetworkRegisters(wiring.Component):
     it later writes; reads go on. So the driver waits until NETWORK_COMMAND_STATUS says that nothing
     is busy before it writes an argument. Nothing else waits here.
 
-    Counts of NETWORK_FRAMES_DROPPED, NETWORK_ANSWERED and NETWORK_UNANSWERED are modulo 2^32,
-    those of NETWORK_FAULTS modulo 2^16; several frames of a cycle cannot be. A bit of
+    Counts of NETWORK_FRAMES_DROPPED, NETWORK_ANSWERED, NETWORK_UNANSWERED and NETWORK_URGENT are
+    modulo 2^32, those of NETWORK_FAULTS modulo 2^16; several frames of a cycle cannot be. A bit of
     NETWORK_INTERRUPT_STATUS that is set in the cycle in which the driver clears it stays set. `irq`
     follows a cycle later.
 
@@ -54,7 +54,7 @@ class NetworkRegisters(wiring.Component):
     header_write to info_read, fence_start, fence_busy: of `NetworkCommands`.
     info_word: which word of the last INFO; info: the word, a cycle later or some more.
     fate_read, value: of the frame counters.
-    answer, address, answered, unanswered: of `TcpEngine`.
+    answer, address, answered, unanswered, urgent: of `TcpEngine`.
     queue, slots, frames, queue_consumer, slot_consumer, producer, receive_enable, transmit_enable:
         the rings of the driver. consumer, receive_idle, transmit_idle: how they are.
     interrupt, dropped, refused, failed: pulses, as `RawReceive` and `RawTransmit` have them.
@@ -96,6 +96,7 @@ class NetworkRegisters(wiring.Component):
                 "address": Out(32),
                 "answered": In(1),
                 "unanswered": In(1),
+                "urgent": In(1),
                 "queue": Out(HOST_RING),
                 "slots": Out(HOST_RING),
                 "frames": Out(HOST_RING),
@@ -197,6 +198,7 @@ class NetworkRegisters(wiring.Component):
             (self.dropped, registers.network_frames_dropped.value),
             (self.answered, registers.network_answered.value),
             (self.unanswered, registers.network_unanswered.value),
+            (self.urgent, registers.network_urgent.value),
             (self.refused, registers.network_faults.refused),
             (self.failed, registers.network_faults.failed),
         ):

@@ -1,7 +1,7 @@
 """The receiving side of the TCP engine: from the wire to rings in memory, and to the LLP port."""
 
 from amaranth.hdl import Module
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
@@ -19,6 +19,7 @@ from stagecoach.gateware.stream.fork import Fork
 from stagecoach.gateware.stream.merge import Merge
 from stagecoach.gateware.tcp.demultiplexer import Demultiplexer
 from stagecoach.gateware.tcp.layouts import (
+    FLAGS,
     LIMITS,
     ack_event,
     attachment_layout,
@@ -74,6 +75,7 @@ class ReceiveSide(wiring.Component):
     begun, begun_edge: a pulse, all have taken the note of a connection that begins; and the right
         edge of its window.
     received, received_connection: a pulse, a segment of a connection is done, one of SEGMENT, too.
+    urgent: a pulse, it has URG.
     began, ended: pulses, something begins and ends in a place.
     """
 
@@ -118,6 +120,7 @@ class ReceiveSide(wiring.Component):
                 "begun_edge": Out(32),
                 "received": Out(1),
                 "received_connection": Out(bits),
+                "urgent": Out(1),
                 "began": Out(RECEIVE_PLACES),
                 "ended": Out(RECEIVE_PLACES),
                 **({"answers": In(AnswersSignature())} if config.answers else {}),
@@ -195,6 +198,7 @@ class ReceiveSide(wiring.Component):
             self.begun_edge.eq(path.o.p.note.edge),
             self.received.eq(self.ended.segment & segment.p.found & ~segment.p.segment.raw),
             self.received_connection.eq(segment.p.connection),
+            self.urgent.eq(self.received & data.View(FLAGS, segment.p.segment.flags).urg),
             self.began.ack.eq(path.queued),
             self.began.write.eq(path.began),
             self.ended.write.eq(path.ended),

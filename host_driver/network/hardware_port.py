@@ -136,15 +136,21 @@ class HardwarePort:
 
     @property
     def frame_fates(self) -> dict[str, int]:
-        """Counts modulo 2^32, by the names of `FrameFate`, and of what the device has answered."""
+        """Counts modulo 2^32, by the names of `FrameFate`, of what the device has answered, and of
+        segments with an urgent pointer.
+        """
         with self._changing():
             counts = {}
             for fate in FrameFate:
                 self._commands.write(registers.NETWORK_FRAME_FATE, fate=fate)
                 count = self._commands.read(registers.NETWORK_FRAMES_SEEN)["value"]
                 counts[fate.name.lower()] = count
-            counts["answered"] = self._commands.read(registers.NETWORK_ANSWERED)["value"]
-            counts["unanswered"] = self._commands.read(registers.NETWORK_UNANSWERED)["value"]
+            for name, register in (
+                ("answered", registers.NETWORK_ANSWERED),
+                ("unanswered", registers.NETWORK_UNANSWERED),
+                ("urgent", registers.NETWORK_URGENT),
+            ):
+                counts[name] = self._commands.read(register)["value"]
             return {name: count for name, count in counts.items() if count}
 
     def now_us(self) -> int:

@@ -266,7 +266,8 @@ class NetworkPort(Protocol):
         """What became of the frames of the wire, as far as the engine counts them: names are those
         of `hw.interface.network_entries.FrameFate` in lower case. Beside them, of those that are
         `raw`: requests that the device has `answered`, or left `unanswered` because it was busy.
-        The reference TCP has `urgent` alone: segments of its connections with an urgent pointer.
+        And `urgent`: segments of connections of the engine with an urgent pointer; the reference
+        TCP has it alone.
         """
         ...
 

@@ -32,6 +32,7 @@ from stagecoach.gateware.tcp.layouts import (
 from stagecoach.gateware.tcp.lookup import SECRET_BITS, lookup_command, lookup_result
 from stagecoach.gateware.tcp.places import RECEIVE_PLACES
 from stagecoach.hw.interface.llp import LlpEventKind
+from stagecoach.sim.cosim.signals import every_cycle, reader
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -87,6 +88,8 @@ class Bench:
         self.answers = StreamSink(dut, "llp_answer", rng=rng, pattern="bursty")
         self.failed = StreamSink(dut, "failed")
         self.places = PlaceCounts(dut, RECEIVE_PLACES)
+        self._urgent = reader(dut.urgent)
+        every_cycle(dut, self._count)
         for name in ("event", "note", "raw", "llp_event", "llp_answer", "lookup_done"):
             StreamMonitor(dut, name, keep=False)
         self.connections: dict[int, Connection] = {}
@@ -95,6 +98,7 @@ class Bench:
         self.wire, self.judged = self.medium.frames, self.medium.ended
         self.failing: set[int] = set()  # connections whose octets memory refuses
         self.fates: Counter[FrameFate] = Counter()
+        self.urgent = self.expected_urgent = 0
         self.expected_events: deque[dict[str, Any]] = deque()
         self.expected_notes: deque[dict[str, Any]] = deque()
         self.expected_said: dict[int, deque[tuple[LlpEventKind, int]]] = {}
@@ -113,6 +117,10 @@ class Bench:
         for task in (self.medium.run, self._judge, self._check, self._device, self._answered):
             cocotb.start_soon(task())
         await self.cycles(SLOTS_CLEARED)
+
+    def _count(self, in_reset: bool) -> None:
+        if not in_reset:
+            self.urgent += self._urgent()
 
     @property
     def cycle(self) -> int:
@@ -149,6 +157,7 @@ class Bench:
         ends = packet.source, (segment.source_port, segment.destination_port)
         for number, each in self.connections.items():
             if each.found and packet.destination == LOCAL and (each.remote, each.ports) == ends:
+                self.expected_urgent += Flags.URG in segment.flags
                 if each.ended:
                     break
                 self.arrives(number, segment)
@@ -273,6 +282,7 @@ class Bench:
         """The counts are those of the frames; nothing is offered."""
         await self.quiet()
         self.places.check_rest()
+        assert self.urgent == self.expected_urgent
         for fate in FrameFate:
             self.dut.fate_read.value = fate.value
             await self.cycles(3)

@@ -84,6 +84,7 @@ class Bench:
                 "failed",
                 "answered",
                 "unanswered",
+                "urgent",
             ),
         ):
             getattr(dut, name).value = 0
@@ -214,7 +215,9 @@ async def check_what_goes_wrong_is_counted_and_counts_wrap(dut: Any) -> None:
     await bench.pulse("dropped", 3)
     await bench.pulse("refused", (1 << 16) + 5)
     await bench.pulse("failed", 2)
+    await bench.pulse("urgent", 4)
     assert (await bench.read(driver.NETWORK_FRAMES_DROPPED))["value"] == 3
+    assert (await bench.read(driver.NETWORK_URGENT))["value"] == 4
     assert await bench.read(driver.NETWORK_FAULTS) == {"refused": 5, "failed": 2}
     await bench.write(driver.NETWORK_FRAME_FATE, fate=19)
     assert int(dut.fate_read.value) == 19

@@ -117,6 +117,7 @@ async def check_streams_are_whole_whatever_comes(dut: Any) -> None:
         await bench.quiet()
     await bench.check_rest()
     kept = bench.fates[FrameFate.SEGMENT], bench.fates[FrameFate.RAW]
+    assert bench.urgent
     assert all(kept) and len(bench.fates) >= 6, bench.fates
 
 
@@ -248,7 +249,8 @@ async def check_what_the_driver_has_placed_and_what_nobody_reads(dut: Any) -> No
     bench = await start(dut)
     connection = await bench.begin(1, 1)
     known = connection.known
-    segment, position = known.segment_at(0, 100, Flags.ACK)
+    segment, position = known.segment_at(0, 100, Flags.ACK | Flags.URG)
+    bench.expected_urgent += 1
     for number, octet in enumerate(segment.payload, position):
         at = known.number(number) % known.ring
         bench.write.memory.write(bench.ring(1) + at, bytes([octet]))

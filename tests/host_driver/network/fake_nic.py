@@ -48,7 +48,8 @@ class FakeNic:
 
     Attributes
     ----------
-    answers: whether it can answer requests by itself; answered, unanswered: what it has counted.
+    answers: whether it can answer requests by itself; answered, unanswered, urgent: what it has
+        counted.
     sent: frames that left; `wire` takes each of them, too. refuses: whether the hash has no slot.
     carrier, refused: of `link`.
     busy_reads: how often a command says that it is busy, by opcode; others once. while_busy: what
@@ -65,7 +66,7 @@ class FakeNic:
         self.carrier = "up"
         self.refused: dict[str, int] = {}
         self.refuses = False
-        self.answers = self.answered = self.unanswered = 0
+        self.answers = self.answered = self.unanswered = self.urgent = 0
         self.busy_reads: dict[int, int] = {}
         self.while_busy: dict[int, Callable[[], None]] = {}
         self.commands: list[NetworkOpcode] = []
@@ -203,6 +204,8 @@ class FakeNic:
                 return self.answered
             if register is registers.NETWORK_UNANSWERED:
                 return self.unanswered
+            if register is registers.NETWORK_URGENT:
+                return self.urgent
             if register is registers.NETWORK_FRAMES_SEEN:
                 fate = FrameFate(self._fields(registers.NETWORK_FRAME_FATE)["fate"])
                 return self.fates[fate]

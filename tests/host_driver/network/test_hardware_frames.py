@@ -59,6 +59,8 @@ def test_the_device_tells_what_became_of_frames(nic):
     assert port.frame_fates == {}
     nic.fates += Counter({FrameFate.SEGMENT: 7, FrameFate.FULL: 1 << 31})
     assert port.frame_fates == {"segment": 7, "full": 1 << 31}
+    nic.urgent = 3
+    assert port.frame_fates == {"segment": 7, "full": 1 << 31, "urgent": 3}
 
 
 def test_a_device_that_can_answers_requests(nic):
