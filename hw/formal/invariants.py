@@ -229,6 +229,21 @@ def _driver_notices(h: Harness, inside: Inside) -> Conditions:
     yield "free", ~inside.in_state("COMPOSE") | ~inside.ports.o.valid
 
 
+def _atomic_accept(h: Harness, inside: Inside) -> Conditions:
+    command, recall = inside.ports.command, inside.child("addresses").ports.recall
+    yield "idle", inside.signal("idle") == inside.in_state("IDLE")
+    yield "again", inside.ports.again == inside.in_state("RECALL", "RECALLED", "AGAIN")
+    yield "asks", ~command.valid | inside.in_state("SEARCH", "READ", "AGAIN")
+    yield "recalls", ~recall | inside.in_state("RECALLED")
+
+
+def _atomic_compute(h: Harness, inside: Inside) -> Conditions:
+    ports = inside.ports
+    writes = ports.command.valid | ports.data.valid
+    yield "begins", ~ports.write_begins | inside.in_state("COMPUTED")
+    yield "writes", ~writes | inside.in_state("WRITE")
+
+
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "tcp.driver_notices.DriverNotices": _driver_notices,
     "tcp.pending.Pending": _pending,
@@ -241,6 +256,8 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "queues.entry_writer.EntryWriter": _entry_writer,
     "queues.ring_writer.RingWriter": _ring_writer,
     "dma.placer.Placer": _placer,
+    "rdmap.atomic.accept.AtomicAccept": _atomic_accept,
+    "rdmap.atomic.compute.AtomicCompute": _atomic_compute,
     "queues.completer.SendCompleter": _send_completer,
     "queues.invalidation_gate.InvalidationGate": _invalidation_gate,
     "queues.ring_fetcher.RingFetcher": _ring_fetcher,
@@ -345,6 +362,12 @@ def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
     yield from llp_holds(h, inside.ports.llp)
 
 
+def _atomic_accept_needs(h: Harness, inside: Inside) -> Conditions:
+    """The operation that starts over is not settled before its read was taken."""
+    ports = inside.ports
+    yield "settled after its read", ~(ports.again & ports.settles & ports.command.valid)
+
+
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "tcp.engine.TcpEngine": _tcp_engine_needs,
     "registers.commands.CommandProcessor": _command_processor,
@@ -357,6 +380,7 @@ NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "rdmap.transmit.check.TransmitCheck": _transmit_check_needs,
     "queues.entry_writer.EntryWriter": _entry_writer_needs,
     "queues.ring_writer.RingWriter": _ring_writer_needs,
+    "rdmap.atomic.accept.AtomicAccept": _atomic_accept_needs,
     "rdmap.receive.access.ReceiveAccess": receiver.access_needs,
     "rdmap.receive.header.ReceiveHeader": receiver.judge_header_needs,
 }

@@ -1,15 +1,20 @@
-"""The atomics in flight: what is remembered of each, and how far each is."""
+"""What the stages of the atomic unit tell each other about an operation.
+
+An operation has a number, one more than that of the operation before it, mod twice the number
+`count` of operations that are in flight at most. Its entry in each table is the number without the
+upper bit.
+"""
 
 from typing import Any
 
 from amaranth import unsigned
-from amaranth.hdl import Module, Signal
-from amaranth.lib import data, enum
+from amaranth.hdl import Module
+from amaranth.lib import data, enum, wiring
 from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import OPERANDS
-from stagecoach.gateware.rdmap.atomic.addresses import AtomicAddresses
 
 
 class AtomicStatus(enum.Enum, shape=unsigned(2)):
@@ -20,46 +25,47 @@ class AtomicStatus(enum.Enum, shape=unsigned(2)):
     WRITE_ERROR = 2  # it is not known whether memory was changed
 
 
-class AtomicOperations:
-    """Operations pass four stages in the order in which they came.
+def request_layout(config: RnicConfig) -> data.StructLayout:
+    """An Atomic Request that passed every check; `address` is a multiple of 8."""
+    return data.StructLayout({"qp": config.qp_bits, "address": 64, "operands": OPERANDS})
 
-    Each stage counts them, mod twice `count`; the low bits are the entry in the tables.
+
+def response_layout(config: RnicConfig) -> data.StructLayout:
+    """Its answer; `original` means something if `status` is DONE."""
+    return data.StructLayout({"qp": config.qp_bits, "original": 64, "status": AtomicStatus})
+
+
+def earlier_layout(count: int) -> data.StructLayout:
+    """The latest operation on the same word before one, among those that might still write.
+
+    `latest` is its entry. The `within` operations before one might write when it came; 0 if none
+    of them is on its word.
+    """
+    return data.StructLayout({"latest": range(count), "within": range(count)})
+
+
+def outcome_layout(count: int) -> data.StructLayout:
+    """What an operation did.
+
+    `stored`: its word then has a value of the device, which operation `writer` wrote. It is its own
+    number if it `wrote`.
+    """
+    return data.StructLayout(
+        {"wrote": 1, "read_failed": 1, "stored": 1, "writer": range(2 * count)}
+    )
+
+
+class TableReader(wiring.Signature):
+    """A read port of a table with an entry for each operation, seen from the reader.
+
+    The table is distributed RAM: `data` is what `entry` has in the same cycle.
     """
 
-    def __init__(self, m: Module, config: RnicConfig, count: int) -> None:
-        def table(name: str, shape: Any) -> Memory:
-            """Distributed RAM with an entry for each operation."""
-            m.submodules[name] = memory = Memory(shape=shape, depth=count, init=[])
-            return memory
+    def __init__(self, shape: Any, count: int):
+        super().__init__({"entry": Out(range(count)), "data": In(shape)})
 
-        self.count = count
-        entry, number = range(count), range(2 * count)
-        self.accepted, self.computed, self.settled, self.answered = (
-            Signal(number, name=name) for name in ("accepted", "computed", "settled", "answered")
-        )
-        m.submodules.addresses = self.addresses = AtomicAddresses(count)
-        self.operands = table("operands", OPERANDS)
-        self.qps = table("qps", config.qp_bits)
-        # The latest one on its word of the `within` operations before it, those that may still
-        # write when it comes; `within` is 0 if there is none.
-        earlier = data.StructLayout({"latest": entry, "within": entry})
-        self.earlier = table("earlier", earlier)
-        # What it did; `stored` if the word then has a value of the device, which `writer` wrote.
-        self.outcome = data.StructLayout(
-            {"wrote": 1, "read_failed": 1, "stored": 1, "writer": number}
-        )
-        self.outcomes = table("outcomes", self.outcome)
-        self.results = table("results", 64)
-        self.originals = table("originals", 64)
-        self.statuses = table("statuses", AtomicStatus)
 
-        # The write failed whose value the one that is to be settled returned, from when that is
-        # known until it is settled; it starts over, when nothing else is under way.
-        self.failed_under = Signal()
-        self.again = Signal()
-        # It was computed again; one is settled: pulses.
-        self.recomputed = Signal()
-        self.settles = Signal()
-        # Some write responses were not looked at; those that have not come.
-        self.responses_wait = Signal()
-        self.responses_due = Signal(range(count + 1))
+def offer(m: Module, table: Memory, reader: Any) -> None:
+    """Give a table a read port for a `TableReader`."""
+    port = table.read_port(domain="comb")
+    m.d.comb += [port.addr.eq(reader.entry), reader.data.eq(port.data)]

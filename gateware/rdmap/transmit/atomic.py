@@ -7,8 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import QpStrobe
-from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
-from stagecoach.gateware.rdmap.atomic.unit import response_layout
+from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus, response_layout
 
 FOUND = data.StructLayout({"original": 64, "status": AtomicStatus})
 

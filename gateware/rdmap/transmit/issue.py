@@ -9,7 +9,7 @@ from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER, to_wire
 from stagecoach.gateware.dma.bursts import WORD_BITS
 from stagecoach.gateware.layouts import OPERANDS, Layouts, QpStrobe, StagStatus
-from stagecoach.gateware.rdmap.atomic.unit import request_layout
+from stagecoach.gateware.rdmap.atomic.operations import request_layout
 from stagecoach.gateware.rdmap.checks import atomic_status_checks, read_status_checks
 from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_ULPDU,

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpStrobe
 from stagecoach.gateware.queues.ports import EntryPort, QpFifoReader, QpFifoWriter
-from stagecoach.gateware.rdmap.atomic.unit import request_layout, response_layout
+from stagecoach.gateware.rdmap.atomic.operations import request_layout, response_layout
 from stagecoach.gateware.rdmap.transmit.atomic import AtomicAnswers
 from stagecoach.gateware.rdmap.transmit.check import TransmitCheck
 from stagecoach.gateware.rdmap.transmit.choose import TransmitChoose

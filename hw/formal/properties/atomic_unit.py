@@ -15,9 +15,11 @@ from stagecoach.gateware.layouts import OPERANDS, AtomicOperation
 from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY
 from stagecoach.gateware.rdmap.atomic.unit import AtomicUnit
 from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.invariants import invariants, needs
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.interface.wire import ATOMIC_OCTETS
 
+NAME = "rdmap.atomic.unit.AtomicUnit"
 OPERATIONS = 2
 NUMBER_BITS = OPERATIONS.bit_length()
 
@@ -49,38 +51,30 @@ def _unit(h: Harness) -> tuple[AtomicUnit, Inside]:
     h.check("write data", h.held(write.data))
     h.cover("waits to read", h.past(read.command.valid & ~read.command.ready) & h.started)
 
-    # The states of the three machines: of what accepts, computes, and settles
-    def accepts(*states: str) -> Value:
-        return inside.in_state(*states)
-
-    def computes(*states: str) -> Value:
-        return inside.in_state(*states, fsm="fsm_2")
-
-    def settles(*states: str) -> Value:
-        return inside.in_state(*states, fsm="fsm_3")
-
-    for machine in inside.machines():
-        h.invariant(f"{machine} legal", inside.legal_state(machine))
+    accept, compute, settle, respond = (
+        inside.child(name) for name in ("accept", "compute", "settle", "respond")
+    )
+    accepts, computes, settles = accept.in_state, compute.in_state, settle.in_state
+    invariants(h, NAME, inside)
+    for name, condition in needs(h, "rdmap.atomic.accept.AtomicAccept", accept):
+        h.check(f"accept {name}", condition)
 
     # How far the operations are, in numbers from the oldest one that is not answered
-    accepted, computed, settled, answered, number = (
-        inside.signal(name) for name in ("accepted", "computed", "settled", "answered", "number")
-    )
-    again, failed_under = inside.signal("again"), inside.signal("failed_under")
+    accepted, computed = accept.ports.accepted, compute.ports.computed
+    settled, answered = settle.ports.settled, respond.ports.answered
+    number = compute.signal("number")
+    again, failed_under = accept.ports.again, settle.ports.failed_under
     taken, done = _from(answered, accepted), _from(answered, computed)
     ended = _from(answered, settled)
     h.invariant("in order", (ended <= done) & (done <= taken) & (taken <= OPERATIONS))
     room = taken < OPERATIONS
     h.invariant("ready", ~dut.request.ready | (accepts("IDLE") & room))
     h.invariant("room", ~accepts("ASK", "SEARCH") | room)
-    h.invariant("idle", inside.signal("idle") == accepts("IDLE"))
 
     # One starts over when nothing else is under way
     begun = computes("LOOK", "BEFORE", "AGE", "VALUE", "COMPUTE", "COMPUTED")
-    restarts = accepts("RECALL", "RECALLED", "AGAIN")
     waits = settles("AGAIN")
-    due, responded = inside.signal("responses_due"), inside.signal("$signal", 0)
-    h.invariant("again", again == restarts)
+    due, responded = settle.signal("responses_due"), settle.signal("again_responded")
     h.invariant("failed", ~again | failed_under)
     h.invariant("failed waits", ~failed_under | again | waits)
     h.invariant("waits failed", ~waits | (failed_under & (done != ended)))
@@ -88,7 +82,7 @@ def _unit(h: Harness) -> tuple[AtomicUnit, Inside]:
     h.invariant("alone", ~again | ((taken == done) & (done != ended)))
     h.invariant("not yet", ~accepts("RECALL", "RECALLED") | (waits & ~begun))
     h.invariant("once", ~(again & ~waits) | ~begun)
-    alone = inside.signal("alone")
+    alone = accept.signal("alone")
     h.invariant("alone before", ~(alone & ~again & accepts("IDLE")) | (taken == done))
 
     # Words of reads that come, those of operations that were not begun
@@ -96,11 +90,7 @@ def _unit(h: Harness) -> tuple[AtomicUnit, Inside]:
     not_begun = taken - done - begun + accepts("SEARCH")
     again_comes = accepts("AGAIN") & waits & ~begun
     h.invariant("words come", coming == Mux(again, again_comes, not_begun)[: len(coming)])
-    asks = accepts("SEARCH", "READ", "AGAIN")
-    h.invariant("read asked", ~read.command.valid | asks)
-    recall = inside.child("addresses").ports.recall
-    h.invariant("recalled", ~recall | accepts("RECALLED"))
-    expects = inside.signal("expects")
+    expects = compute.signal("expects")
     over = h.past(again) & ~again
     h.invariant("over", ~over | accepts("IDLE"))
     h.invariant("expects", ~(computes("IDLE") & expects) | again | (taken != done) | over)
@@ -108,11 +98,8 @@ def _unit(h: Harness) -> tuple[AtomicUnit, Inside]:
     # The one that is computed
     at = _from(answered, number)
     writes = write.command.valid | write.data.valid
-    begins = inside.signal("begins")
     h.invariant("begun", ~begun | (at == Mux(again, ended, done)))
     h.invariant("begun is accepted", ~begun | again | (done != taken))
-    h.invariant("begins", ~begins | computes("COMPUTED"))
-    h.invariant("writes", ~writes | computes("WRITE"))
     last = at == Mux(again, ended, done - 1)
     h.invariant("written", ~writes | (last & (done != ended)))
     h.invariant("not answered", ~writes | (at >= ended))
@@ -120,34 +107,34 @@ def _unit(h: Harness) -> tuple[AtomicUnit, Inside]:
     # Writes under way, and those whose responses wait, are of operations that are not settled
     h.invariant("commands", due == commands + write.command.valid)
     h.invariant("words", due == words + write.data.valid)
-    outcomes = inside.memory("outcomes")
+    outcomes = compute.memory("outcomes")
     oldest, *_ = outcomes_settled = [
         h.word(outcomes, (settled + place)[:-1]) for place in range(OPERATIONS)
     ]
     wrote = Value.cast(
         sum((done - ended > place) & each.wrote for place, each in enumerate(outcomes_settled))
     )
-    responses = inside.child("responses").ports.level + inside.signal("w_en")
+    responses = settle.child("responses").ports.level + settle.signal("w_en")
     h.invariant("writes that count", wrote == responses + due + (again & responded))
     h.invariant("its own write", ~(again & ~waits) | (due + responded == oldest.wrote))
     h.invariant("none before", ~(again & waits) | ~(responded | (due != 0)))
     h.invariant("none due", ~(alone & ~again & accepts("IDLE")) | (due == 0))
     h.invariant("wrote nothing", ~waits | ~oldest.wrote)
     h.invariant("used nothing", ~(again & ~waits) | ~oldest.stored | oldest.wrote)
-    uses = inside.signal("uses") & computes("VALUE", "COMPUTE", "COMPUTED")
+    uses = compute.signal("uses") & computes("VALUE", "COMPUTE", "COMPUTED")
     h.invariant("uses nothing", ~(again & uses))
-    seen = Value.cast(inside.signal("outcome", 1)) == Value.cast(oldest)
+    seen = Value.cast(settle.signal("outcome")) == Value.cast(oldest)
     h.invariant("seen", ~settles("LOOK", "SETTLE") | seen)
     h.invariant("wrote", ~writes | h.word(outcomes, number[:-1]).wrote)
 
     # What it is computed of
     waiting = computes("LOOK", "BEFORE", "AGE", "VALUE")
-    h.invariant("no step yet", ~waiting | (inside.signal("steps") == 0))
-    operands = Value.cast(h.word(inside.memory("operands"), number[:-1]))
-    given = Value.cast(inside.signal("given"))
+    h.invariant("no step yet", ~waiting | (compute.signal("steps") == 0))
+    operands = Value.cast(h.word(accept.memory("operands"), number[:-1]))
+    given = Value.cast(compute.signal("given"))
     knows = (begun & ~computes("LOOK")) | writes
     h.invariant("given", ~knows | (given == operands))
-    _stages(h, inside, computes("COMPUTE"), computes("COMPUTED") | writes)
+    _stages(h, compute, computes("COMPUTE"), computes("COMPUTED") | writes)
     return dut, inside
 
 
@@ -160,8 +147,10 @@ def _aims(h: Harness) -> None:
     places = range(OPERATIONS)
     targets = [Signal(64, name=f"target_{place}") for place in places]
     wrote = [Signal(name=f"wrote_{place}") for place in places]
-    accepted, number = inside.signal("accepted"), inside.signal("number")
-    taken, entry, begins = _moves(dut.request), accepted[:-1], inside.signal("begins")
+    accept, compute = inside.child("accept"), inside.child("compute")
+    accepts, computes = accept.in_state, compute.in_state
+    accepted, number = accept.ports.accepted, compute.signal("number")
+    taken, entry, begins = _moves(dut.request), accepted[:-1], compute.ports.write_begins
     for place in places:
         with h.m.If(taken & (entry == place)):
             h.m.d.sync += [targets[place].eq(dut.request.p.address), wrote[place].eq(0)]
@@ -175,38 +164,35 @@ def _aims(h: Harness) -> None:
     h.check("once", ~begins | ~Array(wrote)[number[:-1]])
     h.cover("writes", begins)
 
-    def computes(*states: str) -> Value:
-        return inside.in_state(*states, fsm="fsm_2")
-
-    addresses = inside.child("addresses")
+    addresses = accept.child("addresses")
     table, own = addresses.memory("table"), addresses.signal("own")
-    answered = inside.signal("answered")
-    comes = inside.in_state("ASK", "SEARCH")
+    answered = inside.child("respond").ports.answered
+    comes = accepts("ASK", "SEARCH")
     word, now = addresses.ports.word, Array(targets)[entry]
-    h.invariant("word", ~inside.in_state("ASK") | (word == now[WORD_BITS:]))
+    h.invariant("word", ~accepts("ASK") | (word == now[WORD_BITS:]))
     h.invariant("own", ~comes | (own[: len(entry)] == entry))
     h.invariant("not yet written", ~comes | ~Array(wrote)[entry])
-    h.invariant("keeps", addresses.signal("began") == inside.in_state("ASK"))
-    under_way = _from(answered, accepted) + inside.in_state("SEARCH")
+    h.invariant("keeps", addresses.signal("began") == accepts("ASK"))
+    under_way = _from(answered, accepted) + accepts("SEARCH")
     for place in places:
         away = (place - answered)[: len(entry)]
         stands = h.word(table, place).word == targets[place][WORD_BITS:]
         h.invariant(f"stands {place}", (away >= under_way) | stands)
         h.invariant(f"aligned {place}", targets[place][:WORD_BITS] == 0)
-        did = h.word(inside.memory("outcomes"), place).wrote
-        computed = _from(answered, inside.signal("computed"))
+        did = h.word(compute.memory("outcomes"), place).wrote
+        computed = _from(answered, compute.ports.computed)
         counts = wrote[place] == (did & (away < computed))
         h.invariant(f"wrote {place}", (away >= under_way) | counts)
     aimed = computes("AGE"), computes("VALUE", "COMPUTE", "COMPUTED") | command.valid
     h.invariant("looks", ~computes("BEFORE") | (addresses.signal("number_0") == number[:-1]))
     h.invariant("selected", ~aimed[0] | (addresses.ports.selected == target[WORD_BITS:]))
-    h.check("aims at its target", ~aimed[1] | (inside.signal("address", 1) == target[WORD_BITS:]))
+    h.check("aims at its target", ~aimed[1] | (compute.signal("address") == target[WORD_BITS:]))
 
 
-def _stages(h: Harness, inside: Inside, computes: Value, computed: Value) -> None:
+def _stages(h: Harness, compute: Inside, computes: Value, computed: Value) -> None:
     """What stands in the registers of `AtomicArithmetic` is made of operands that stand, too."""
-    arithmetic = inside.child("arithmetic")
-    given, value = inside.view("given", OPERANDS), inside.signal("value")
+    arithmetic = compute.child("arithmetic")
+    given, value = compute.view("given", OPERANDS), compute.signal("value")
     adds, swaps, compares = (
         (given.operation == each).replicate(64)
         for each in (AtomicOperation.FETCH_ADD, AtomicOperation.SWAP, AtomicOperation.CMP_SWAP)
@@ -214,7 +200,7 @@ def _stages(h: Harness, inside: Inside, computes: Value, computed: Value) -> Non
     augend, addend, masked, total = (
         arithmetic.signal(name) for name in ("augend", "addend", "masked", "total")
     )
-    steps = inside.signal("steps")
+    steps = compute.signal("steps")
     first = (computes & (steps >= 1)) | computed
     second = (computes & (steps >= 2)) | computed
     h.invariant("steps", ~computes | (steps < LATENCY))
@@ -235,37 +221,40 @@ def _from(start: Value, number: Value) -> Value:
     return (number - start)[:NUMBER_BITS]
 
 
-MODULE = "stagecoach.gateware.rdmap.atomic.unit"
+ACCEPT = "stagecoach.gateware.rdmap.atomic.accept"
+COMPUTE = "stagecoach.gateware.rdmap.atomic.compute"
 
 PROPERTIES = (
     Property(
-        "rdmap.atomic.unit.AtomicUnit",
+        NAME,
         "streams hold until taken: read.command, write.command, write.data "
         f"({OPERATIONS} operations)",
         in_harness(_holds),
         mutations=(
             Mutation(
-                MODULE,
+                ACCEPT,
                 "with m.If(~command.valid):\n                    m.d.sync += [request",
                 "with m.If(1):\n                    m.d.sync += [request",
             ),
-            Mutation(MODULE, "with m.If(~command.valid & ~word.valid):", "with m.If(~word.valid):"),
             Mutation(
-                MODULE, "with m.If(~command.valid & ~word.valid):", "with m.If(~command.valid):"
+                COMPUTE, "with m.If(~command.valid & ~word.valid):", "with m.If(~word.valid):"
+            ),
+            Mutation(
+                COMPUTE, "with m.If(~command.valid & ~word.valid):", "with m.If(~command.valid):"
             ),
         ),
         depth=1,
         covered=12,
     ),
     Property(
-        "rdmap.atomic.unit.AtomicUnit",
+        NAME,
         "each operation writes once at most, and only the 8 octets of its target "
         f"({OPERATIONS} operations)",
         in_harness(_aims),
         mutations=(
-            Mutation(MODULE, "address.eq(operations.addresses.selected)", "address.eq(0)"),
+            Mutation(COMPUTE, "address.eq(self.selected)", "address.eq(0)"),
             Mutation(
-                MODULE,
+                COMPUTE,
                 "& arithmetic.will_write & ~read_failed)",
                 "| arithmetic.will_write & ~read_failed)",
             ),

@@ -124,7 +124,7 @@ PROPERTIES = (
         "rdmap.atomic.unit.AtomicUnit",
         _atomic_unit,
         (
-            "rdmap.atomic.unit",
+            "rdmap.atomic.compute",
             "command.p.address.eq(Cat(Const(0, WORD_BITS), address))",
             "command.p.address.eq(address)",
         ),

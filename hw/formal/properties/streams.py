@@ -130,11 +130,13 @@ ALWAYS_TAKEN: dict[str, tuple[str, ...]] = {
 
 JOINED: dict[str, tuple[str, ...]] = {
     "rdmap.receive.receiver.Receiver": ("access",),
+    "rdmap.atomic.unit.AtomicUnit": ("accept",),
 }
-"""Parts whose needs have a property of their own (`receive_steps.py`), which takes less time."""
+"""Parts whose needs have a property of their own (`receive_steps.py`, `atomic_unit.py`)."""
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "rdmap.atomic.unit.AtomicUnit": ("read.command", "write.command", "write.data"),
+    "rdmap.atomic.unit.AtomicUnit": ("write.data",),
+    "rdmap.atomic.compute.AtomicCompute": ("data",),
 }
 """Outputs that have a property of their own."""
 

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD, WORD
 from stagecoach.gateware.layouts import OPERANDS
-from stagecoach.gateware.rdmap.atomic.unit import request_layout, response_layout
+from stagecoach.gateware.rdmap.atomic.operations import request_layout, response_layout
 from stagecoach.sim.cosim.streams import StreamMonitor, StreamSink, StreamSource
 from tests.rdmap.atomic.serial_order import Operation
 

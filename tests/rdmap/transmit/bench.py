@@ -10,8 +10,11 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, LlpEventKind, QpCommandKind, StagStatus
-from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
-from stagecoach.gateware.rdmap.atomic.unit import request_layout, response_layout
+from stagecoach.gateware.rdmap.atomic.operations import (
+    AtomicStatus,
+    request_layout,
+    response_layout,
+)
 from stagecoach.hw.interface.queue_entries import (
     ANSWERED_OPERATIONS,
     IMMEDIATE_OPERATIONS,

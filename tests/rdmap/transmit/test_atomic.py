@@ -4,8 +4,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
-from stagecoach.gateware.rdmap.atomic.unit import response_layout
+from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus, response_layout
 from stagecoach.gateware.rdmap.transmit.atomic import AtomicAnswers
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from tests.support.runner import run_cocotb

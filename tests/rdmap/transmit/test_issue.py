@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import OPERANDS, Layouts, StagStatus
-from stagecoach.gateware.rdmap.atomic.unit import request_layout
+from stagecoach.gateware.rdmap.atomic.operations import request_layout
 from stagecoach.gateware.rdmap.transmit.issue import TransmitIssue, record_layout
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import (
