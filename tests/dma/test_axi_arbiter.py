@@ -54,7 +54,9 @@ class Arbiters(wiring.Component):
 @pytest.mark.parametrize("width, longest", [(64, 32), (128, LONGEST), (64, SHORTEST)])
 def test_axi_arbiter(width: int, longest: int) -> None:
     parameters = {"LONGEST": str(longest)}
-    run_cocotb(Arbiters(width, longest), __name__, parameters=parameters, test_filter="traffic")
+    run_cocotb(
+        Arbiters(width, longest), __name__, parameters=parameters, test_filter="traffic", quick=True
+    )
 
 
 def test_axi_arbiter_cycles() -> None:

@@ -38,7 +38,7 @@ PROPERTIES = (
         in_harness(_crossing),
         mutations=(
             Mutation(MODULE, 'fifo.r_en.eq(getattr(taker, f"{channel}ready"))', "fifo.r_en.eq(1)"),
-            Mutation(MODULE, "fifo.w_data.eq(payload)", "fifo.w_data.eq(payload + 1)"),
+            Mutation(MODULE, "fifo.w_data.eq(payload)", "fifo.w_data.eq(payload | 1)"),
             Mutation(MODULE, ".eq(fifo.w_rdy)", ".eq(1)"),
         ),
         covered=3,
