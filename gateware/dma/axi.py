@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
@@ -42,3 +42,21 @@ def connect_axi(m: Module, outer: Any, *halves: Any, except_for: Collection[str]
             if name not in except_for:
                 inner, port = getattr(half, name), getattr(outer, name)
                 m.d.comb += inner.eq(port) if member.flow == In else port.eq(inner)
+
+
+def channel_names(axi: Any, channel: str) -> list[str]:
+    """Signals of a channel of the port but VALID and READY.
+
+    `channel` is "aw", "w", "b", "ar" or "r".
+    """
+    handshake = (f"{channel}valid", f"{channel}ready")
+    names = (name for name in axi.signature.members if name.startswith(channel))
+    return [name for name in names if name not in handshake]
+
+
+def channel_payload(axi: Any, channel: str) -> Value:
+    """The same signals as one value, which can be assigned, too.
+
+    Of two ports of one width the bits are the same ones.
+    """
+    return Cat(getattr(axi, name) for name in channel_names(axi, channel))

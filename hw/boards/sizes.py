@@ -6,10 +6,15 @@ have their places only with a board's pins.
 
 import hashlib
 import sys
+from collections.abc import Callable
 
+from amaranth.lib import wiring
 from rich.console import Console
 from rich.table import Table
 
+from stagecoach.gateware.dma.axi_arbiter import AxiReadArbiter, AxiWriteArbiter
+from stagecoach.gateware.dma.axi_crossing import AxiCrossing
+from stagecoach.gateware.dma.axi_router import AxiReadRouter, AxiWriteRouter
 from stagecoach.gateware.wishbone.window import WishboneWindow
 from stagecoach.hw.boards.ethernet import EthernetPort
 from stagecoach.hw.boards.litex import dram, mac
@@ -24,7 +29,17 @@ CELLS = ("LUT4", "CCU2C", "TRELLIS_DPR16X4", "TRELLIS_FF", "DP16KD")
 
 FOLDER = BUILD / "litex"
 
-PORT, WINDOW = "ethernet_port", "wishbone_window"
+PORT = "ethernet_port"
+
+BLOCKS: dict[str, Callable[[], wiring.Component]] = {
+    "WishboneWindow": WishboneWindow,
+    "AxiReadRouter": AxiReadRouter,
+    "AxiWriteRouter": AxiWriteRouter,
+    "AxiReadArbiter": AxiReadArbiter,
+    "AxiWriteArbiter": AxiWriteArbiter,
+    "AxiCrossing": lambda: AxiCrossing(128),
+}
+"""What of ours joins them with a device; an AXI port has 64 bits unless it is said."""
 
 
 def _as_rtlil(top: str, verilog: str, rtlil: str = "") -> str:
@@ -53,8 +68,9 @@ def sizes() -> dict[str, dict[str, int]]:
         "MAC and PHY of LiteEth": (mac.MODULE, mac.verilog(), ""),
         "the same in `EthernetPort`": (PORT, mac.verilog(), export(EthernetPort(), PORT)),
         "controller and PHY of LiteDRAM": (dram.MODULE, dram.verilog(), ""),
-        "`WishboneWindow`": (WINDOW, "", export(WishboneWindow(), WINDOW)),
     }
+    for name, make in BLOCKS.items():
+        designs[f"`{name}`"] = (name, "", export(make(), name))
     found = {}
     for name, (top, verilog, rtlil) in designs.items():
         counts = cell_counts(synthesize(_as_rtlil(top, verilog, rtlil), top=top))

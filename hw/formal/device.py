@@ -10,6 +10,9 @@ from amaranth.hdl import Module, UnusedElaboratable
 from amaranth.lib import stream, wiring
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.axi_arbiter import AxiReadArbiter, AxiWriteArbiter
+from stagecoach.gateware.dma.axi_crossing import AxiCrossing
+from stagecoach.gateware.dma.axi_router import AxiReadRouter, AxiWriteRouter
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.ethernet.link_watch import LinkWatch
 from stagecoach.gateware.ethernet.mac_streams import MacStreams
@@ -66,6 +69,11 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "link watch": LinkWatch,
     "mac streams": MacStreams,
     "memory window": WishboneWindow,
+    "read router": AxiReadRouter,
+    "write router": AxiWriteRouter,
+    "read arbiter": AxiReadArbiter,
+    "write arbiter": AxiWriteArbiter,
+    "crossing": AxiCrossing,
     "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""

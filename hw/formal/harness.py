@@ -222,7 +222,8 @@ class Harness:
         fifo._MustUse__used = True
         inside.module._named_submodules[name] = (Module(), location)
         for port in ("w_rdy", "r_data", "r_rdy", "level"):
-            self.expose(getattr(fifo, port), f"{name}_{port}")
+            if hasattr(fifo, port):  # an `AsyncFIFO` has no `level`
+                self.expose(getattr(fifo, port), f"{name}_{port}")
         return fifo
 
     def expose(self, signal: Any, name: str) -> None:

@@ -63,26 +63,33 @@ class RuleMemory:
 
 
 class HeldMonitor:
-    """Asserts that what a channel of the port offers stays offered, and as it is, until taken."""
+    """Asserts that what a channel of a port offers stays offered, and as it is, until taken.
 
-    def __init__(self, dut: Any, channel: str) -> None:
+    clock, reset: those of the port; `clk` and `rst` unless they are named.
+    """
+
+    def __init__(
+        self, dut: Any, channel: str, port: str = "m_axi", clock: str = "clk", reset: str = "rst"
+    ) -> None:
         payload = {
             "ar": ("araddr", "arlen", "arsize", "arburst", "arid"),
             "aw": ("awaddr", "awlen", "awsize", "awburst", "awid"),
             "w": ("wdata", "wstrb", "wlast"),
+            "r": ("rdata", "rresp", "rlast", "rid"),
+            "b": ("bresp", "bid"),
         }[channel]
-        self._signals = [getattr(dut, f"m_axi__{name}") for name in payload]
-        self._valid = getattr(dut, f"m_axi__{channel}valid")
-        self._ready = getattr(dut, f"m_axi__{channel}ready")
-        self._channel = channel
-        start_soon(self._run(dut))
+        self._signals = [getattr(dut, f"{port}__{name}") for name in payload]
+        self._valid = getattr(dut, f"{port}__{channel}valid")
+        self._ready = getattr(dut, f"{port}__{channel}ready")
+        self._edge, self._reset = RisingEdge(getattr(dut, clock)), getattr(dut, reset)
+        self._channel = f"{port} {channel}"
+        start_soon(self._run())
 
-    async def _run(self, dut: Any) -> None:
+    async def _run(self) -> None:
         held = None
-        edge = RisingEdge(dut.clk)
         while True:
-            await edge
-            if dut.rst.value:
+            await self._edge
+            if self._reset.value:
                 held = None
                 continue
             offered = None
