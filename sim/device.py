@@ -153,6 +153,16 @@ def _end(library: ctypes.CDLL, handle: int, process: int, _memory: object) -> No
     library.stagecoach_destroy(handle)
 
 
+def _sparse(octets: int) -> mmap.mmap:
+    """Memory that is zero, and takes from the machine what is written to it."""
+    descriptor = os.memfd_create("device memory")  # one of its kind is not reserved beforehand
+    try:
+        os.ftruncate(descriptor, octets)
+        return mmap.mmap(descriptor, octets)
+    finally:
+        os.close(descriptor)
+
+
 class Device:
     """A running simulated device.
 
@@ -201,7 +211,7 @@ class Device:
             raise ValueError(
                 f"memory is {memory!r}; allowed: 0, or {LEAST_MEMORY} to {MOST_MEMORY} bytes"
             )
-        self.memory = mmap.mmap(-1, memory) if memory else None
+        self.memory = _sparse(memory) if memory else None
         exported = None if self.memory is None else export(self.memory)
         self._library = _load(library)
         error = ctypes.create_string_buffer(_ERROR_SIZE)
