@@ -79,7 +79,7 @@ def test_attributes_tell_how_much_there_is(rig, context):
 
 
 def test_a_device_without_memory_has_one_clear_error(context):
-    with pytest.raises(NoDeviceMemory, match="^the device has no memory of its own; allowed: "):
+    with pytest.raises(NoDeviceMemory, match=r"^the device has no memory of its own; allowed: "):
         DeviceMemory(context, 1)
 
 
