@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
         (["put"], "the following arguments are required: HOST, FILE"),
         (["put", SERVER, "/nowhere"], "cannot read /nowhere: No such file or directory; allowed"),
         (["put", SERVER, "/"], "cannot read /: Is a directory; allowed: a regular file"),
-        (["get", SERVER, "x", "--offset", "-1"], "expected one argument"),
+        (["get", SERVER, "x", "--offset", "-1"], "invalid size '-1'"),
         (["get", SERVER, "x", "--offset", "x"], "invalid size 'x'"),
         (["get", SERVER, "x", "--size", "65GiB"], f"size is 65GiB; allowed: 0 to {MOST_MEMORY}"),
         (["bench", SERVER, "--size", "0"], "size is 0; allowed: 1 to 65536 bytes"),

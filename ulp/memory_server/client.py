@@ -92,6 +92,8 @@ class Client:
                 self.region = Region.unpack(private_data)
             except ValueError as error:
                 raise NotAMemoryServer(f"{host}:{port} is no memory server: {error}") from None
+            if not self._qp.connection or not self._qp.connection.ord:
+                raise NotAMemoryServer(f"{host}:{port} is no memory server: it takes no Reads")
             self._undo = undo.pop_all()
 
     def require(self, offset: int, octets: int, what: str) -> None:
