@@ -219,7 +219,9 @@ def test_closing_it_closes_its_regions_first(rig):
     memory = DeviceMemory(rig.context, 64)
     regions = [MR(rig.pd, memory) for _ in range(2)]
     memory.close()
+    assert rig.device.commands.count(CommandOpcode.STAG_INVALIDATE) == 2
     for region in regions:
+        assert repr(region).endswith(", closed>")
         with pytest.raises(ValueError, match="closed"):
             region.read()
 
