@@ -87,7 +87,7 @@ class Client:
             has_atomics = bool(context.attr.atomics)
             self._qp = QP(pd, QPInitAttr(self._cq, self._cq, cap, rfc7306=has_atomics))
             self._staging = MR(pd, DEPTH * MESSAGE_OCTETS)
-            private_data = connect(self._qp, host, port, ird=0, **startup.arguments)
+            private_data = connect(self._qp, host, port, **startup.arguments)
             try:
                 self.region = Region.unpack(private_data)
             except ValueError as error:
