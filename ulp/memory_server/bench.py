@@ -8,7 +8,7 @@ from itertools import cycle, islice
 
 from stagecoach.host_driver import Context, WROpcode
 from stagecoach.ulp.memory_server.client import (
-    ATOMIC_OCTETS,
+    COUNTER_OCTETS,
     DEPTH,
     MESSAGE_OCTETS,
     Client,
@@ -92,7 +92,7 @@ def latency(
     """One message of 8 bytes after the other."""
 
     def work() -> None:
-        client.post(opcode, offset, ATOMIC_OCTETS)
+        client.post(opcode, offset, COUNTER_OCTETS)
         client.complete()
 
     found = [_timed(context, work) for _ in range(messages)]
@@ -115,7 +115,7 @@ def bench(
     Raises `OutsideRegion` if the server has fewer bytes than `size`, or than 8.
     """
     assert 1 <= size <= MESSAGE_OCTETS
-    client.require(offset, max(size, ATOMIC_OCTETS), "bench")
+    client.require(offset, max(size, COUNTER_OCTETS), "bench")
     opcodes = [WROpcode.RDMA_WRITE, WROpcode.RDMA_READ]
     rates = [throughput(context, client, each, offset, size, messages) for each in opcodes]
     if WROpcode.ATOMIC_FETCH_AND_ADD in context.attr.atomics:

@@ -34,7 +34,8 @@ MESSAGE_OCTETS = 64 << 10
 DEPTH = 16
 """Of them under way at a time."""
 
-ATOMIC_OCTETS = 8
+COUNTER_OCTETS = 8
+"""Of a number that a FetchAdd adds to."""
 
 PATIENCE = 120.0
 """Seconds that one of them may take."""
@@ -157,9 +158,9 @@ class Client:
 
     def fetch_add(self, offset: int, value: int) -> int:
         """Adds to the 64-bit number at a multiple of 8, in one step; returns the one before."""
-        self.post(WROpcode.ATOMIC_FETCH_AND_ADD, offset, ATOMIC_OCTETS, value=value)
+        self.post(WROpcode.ATOMIC_FETCH_AND_ADD, offset, COUNTER_OCTETS, value=value)
         self.complete()
-        return int.from_bytes(self._staging.read(ATOMIC_OCTETS), sys.byteorder)
+        return int.from_bytes(self._staging.read(COUNTER_OCTETS), sys.byteorder)
 
     def post(
         self, opcode: WROpcode, offset: int, octets: int, slot: int = 0, value: int = 0
