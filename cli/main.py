@@ -19,6 +19,8 @@ from stagecoach.cli.demo.options import add_demo
 from stagecoach.cli.devices.options import add_devices
 from stagecoach.cli.info.options import add_info
 from stagecoach.cli.ip.options import add_ip
+from stagecoach.cli.memory.options import add_memory
+from stagecoach.cli.memory_server.options import add_memory_server
 from stagecoach.cli.nfs.options import add_nfs
 from stagecoach.cli.perf.options import add_perf
 from stagecoach.cli.perftest.options import add_perftest
@@ -38,6 +40,8 @@ COMMANDS = (
     add_perf,
     add_perftest,
     add_nfs,
+    add_memory_server,
+    add_memory,
     add_ip,
     add_capture,
     add_wire,

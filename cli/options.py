@@ -24,17 +24,33 @@ _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _MAXIMUM_SIZE = 1 << 30  # of generated data: both ends hold all of it, the source twice
 
 
-def parse_size(text: str) -> int:
-    """Bytes of a size such as 4MiB, 64KiB or 1000."""
+def _octets(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(
             f"invalid size {text!r} (expected a size such as 4096 or 64KiB)"
         )
-    octets = int(match[1]) * _UNITS[match[2]]
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 4MiB, 64KiB or 1000."""
+    octets = _octets(text)
     if octets > _MAXIMUM_SIZE:
         raise argparse.ArgumentTypeError(f"{text} is too large; allowed: 0 to 1GiB")
     return octets
+
+
+def size(name: str, least: int, most: int) -> Callable[[str], int]:
+    """What parses a size in a range of bytes, both ends included."""
+
+    def parse(text: str) -> int:
+        octets = _octets(text)
+        if not least <= octets <= most:
+            raise argparse.ArgumentTypeError(f"{name} is {text}; allowed: {least} to {most} bytes")
+        return octets
+
+    return parse
 
 
 def parse_emss(text: str) -> int:

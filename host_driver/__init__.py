@@ -18,6 +18,7 @@ from stagecoach.host_driver.counters import (
 )
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.device_attr import DeviceAttr
+from stagecoach.host_driver.device_memory import DeviceMemory
 from stagecoach.host_driver.enums import (
     AccessFlags,
     EventType,
@@ -30,6 +31,8 @@ from stagecoach.host_driver.enums import (
 )
 from stagecoach.host_driver.errors import (
     DeviceError,
+    DeviceMemoryExhausted,
+    NoDeviceMemory,
     QPError,
     QPStateError,
     QuotaExceeded,
@@ -106,6 +109,8 @@ __all__ = [
     "DeviceAttr",
     "DeviceClosed",
     "DeviceError",
+    "DeviceMemory",
+    "DeviceMemoryExhausted",
     "DuplicateAddress",
     "EventType",
     "FastMR",
@@ -115,6 +120,7 @@ __all__ = [
     "MalformedFrame",
     "MissingExtra",
     "NetworkSettingsError",
+    "NoDeviceMemory",
     "NoMatchingRTR",
     "NoNeighbour",
     "NoRoute",

@@ -22,11 +22,13 @@ from stagecoach.host_driver.errors import ResourceError, WaitTimeout, require_ty
 from stagecoach.host_driver.event_handlers import EventHandler, EventHandlers
 from stagecoach.host_driver.event_queue import EventQueue, StoppableQP, TellingSRQ
 from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.memory_allocator import MemoryAllocator
 from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.readable import Readable
 from stagecoach.host_driver.resources import Resources
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
+from stagecoach.host_driver.transport.memory import memory_of
 from stagecoach.host_driver.transport.network import note_carrier
 from stagecoach.host_driver.watcher import SLICE_SECONDS, Watcher
 from stagecoach.hw.interface.causes import Cause
@@ -189,7 +191,9 @@ class Context(Device):
             self.events = self._event_queue.events
             reset_device(self)
             self.write(registers.SETTINGS, strict_rfc7306=int(strict_rfc7306))
-            self.attr = replace(self.attr, **read_capabilities(self))
+            memory = memory_of(transport)
+            self.attr = replace(self.attr, max_dm_size=memory, **read_capabilities(self))
+            self.memory_allocator = MemoryAllocator(memory)
             self._event_queue.begin(self)
             self._end_of_opening()
             self._reference = reference_to(self)

@@ -10,7 +10,7 @@ class DeviceAttr:
     """What a device has: sizes, and which operations beside those of RFC 5040.
 
     `version` and `interface_digest` are those of its interface (registers VERSION and INTERFACE);
-    version 3.0 has no digest.
+    version 3.0 has no digest. `max_dm_size` is that of the device's own memory (`DeviceMemory`).
     """
 
     max_qp: int
@@ -24,6 +24,7 @@ class DeviceAttr:
     imm_data: bool = False
     counters: bool = False
     max_srq: int = 0
+    max_dm_size: int = 0
 
     @property
     def operations(self) -> tuple[WROpcode, ...]:

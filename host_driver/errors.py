@@ -37,6 +37,36 @@ class QuotaExceeded(ResourceError):
         )
 
 
+class NoDeviceMemory(ResourceError):
+    """The device has no memory of its own, or none that its transport reaches."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the device has no memory of its own; allowed: a board with memory, or a simulated "
+            "device with memory=256MiB"
+        )
+
+
+class DeviceMemoryExhausted(ResourceError):
+    """The device's own memory has no room for the buffer.
+
+    Attributes
+    ----------
+    demand: bytes that were asked for. free: bytes that no buffer has. longest: of these, one after
+        the other. size: of the memory.
+    """
+
+    def __init__(self, demand: int, *, free: int, longest: int, size: int):
+        self.demand = demand
+        self.free = free
+        self.longest = longest
+        self.size = size
+        super().__init__(
+            f"device memory of {demand} bytes; allowed: up to {longest}, the longest part that is "
+            f"free ({free} of {size} bytes are)"
+        )
+
+
 class QPStateError(StagecoachError):
     """The QP is not in a state that allows the call."""
 

@@ -79,8 +79,7 @@ class InlineBuffer:
         if self._region is None or not message:
             return replace(request, sg=())
         offset = number % self._slots * self._octets
-        with self._region._part(len(message), offset) as part:
-            part[:] = message
+        self._region._memory.write(offset, message)
         return replace(
             request, sg=(SGE(self._region.addr + offset, len(message), self._region.lkey),)
         )

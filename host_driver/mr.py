@@ -1,18 +1,18 @@
 """Memory regions."""
 
-import mmap
 from contextlib import ExitStack
-from numbers import Integral
 from typing import Any, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary, ref
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.device import CommandOpcode
+from stagecoach.host_driver.device_memory import DeviceMemory, RegisteredMemory
 from stagecoach.host_driver.dropped import Droppable, Open
 from stagecoach.host_driver.enums import AccessFlags
 from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.pd import PD
+from stagecoach.host_driver.region_buffer import HostBuffer, view_of
 from stagecoach.hw.interface.queue_entries import Rights
 
 KEY_BITS = 8
@@ -51,34 +51,6 @@ def rights_of(access: AccessFlags) -> Rights:
     return rights
 
 
-_BUFFER = "a writable, C-contiguous buffer of at least one byte"
-
-
-def _memory(buffer: Any) -> Any:
-    """The buffer, or new memory of so many bytes, a number of any type, but no bool."""
-    if isinstance(buffer, bool) or not isinstance(buffer, Integral):
-        return buffer
-    if buffer < 1:
-        raise ValueError(f"a region of {buffer} bytes; allowed: 1 or more")
-    return mmap.mmap(-1, int(buffer))
-
-
-def _view(buffer: Any) -> memoryview:
-    """A view of the buffer. Raises `TypeError` for what is none."""
-    try:
-        return memoryview(buffer)
-    except TypeError:
-        raise TypeError(f"buffer is {buffer!r}; allowed: {_BUFFER}, or a number of bytes") from None
-
-
-def _octets(data: Any) -> memoryview:
-    """A view of what is to be written, as bytes. Raises `TypeError` for what has none."""
-    try:
-        return memoryview(data).cast("B")
-    except TypeError:
-        raise TypeError(f"data is {data!r}; allowed: a C-contiguous buffer, as bytes are") from None
-
-
 class _Completions(Protocol):
     def _take_entries(self) -> None: ...
 
@@ -112,10 +84,11 @@ class MR(Droppable):
     buffer: any writable, contiguous buffer of at least one byte (bytearray, numpy array, mmap).
         It cannot be resized while it is registered. Or a number of bytes: the region has memory of
         its own then, zero, at the beginning of a page, which a child that is forked later shares.
+        Or a `DeviceMemory` of the device, which closes its regions when it is closed.
     access: what else than local reading is allowed.
     qp: only this QP, one of the PD, may use the region, which is closed with it. The peer of this
         QP, and no other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
-    addr: Tagged Offset of the first byte; its host address if not given.
+    addr: Tagged Offset of the first byte; its address for the device if not given.
     stag: the STag; drawn at random if not given.
 
     Attributes
@@ -159,21 +132,15 @@ class MR(Droppable):
         check_access(access)
         if qp is not None and not isinstance(qp, RegionQP):
             raise TypeError(f"qp is a {type(qp).__name__}; allowed: QP")
-        buffer = _memory(buffer)
-        with _view(buffer) as view:
-            if "O" in view.format:
-                raise TypeError("cannot register Python objects; allowed: a buffer of plain bytes")
-            if view.readonly or not view.c_contiguous or view.nbytes == 0:
-                raise TypeError(
-                    f"cannot register {type(buffer).__name__}: read-only {view.readonly}, "
-                    f"C-contiguous {view.c_contiguous}, {view.nbytes} bytes; allowed: {_BUFFER}"
-                )
-            self.length = view.nbytes
+        is_own = isinstance(buffer, DeviceMemory)
+        self._memory = RegisteredMemory(buffer) if is_own else HostBuffer(buffer)
+        self.buf: Any = self._memory.buf
+        self.length = self._memory.length
+        self._check_length()
         # A Tagged Offset after the last octet must not wrap (RFC 5041, 7.1).
         if addr is not None and not 0 <= addr < (1 << 64) - self.length:
             raise ValueError(f"addr is {addr}; allowed: 0 to 2^64 - 1 - length ({self.length})")
         self.pd = pd
-        self.buf = buffer
         self.access = access
         self.invalidated = False
         self._qp: RegionQP | None = qp  # kept open by its region
@@ -181,6 +148,8 @@ class MR(Droppable):
         self._context = context = pd.context
         # Whose end is also that of the region.
         self._parents = [pd.children] if qp is None else [pd.children, qp.children]
+        if is_own:
+            self._parents.append(buffer.children)
         with context.lock:
             pd._require_open()
             if qp is not None:
@@ -197,8 +166,8 @@ class MR(Droppable):
             with resources.reserve(mrs=1, octets=self.length), ExitStack() as undo:
                 self.stag = resources.take_stag() if stag is None else resources.claim_stag(stag)
                 undo.callback(resources.give_stag, self.stag)
-                self._address = context.transport.map_memory(buffer)
-                undo.callback(context.transport.unmap_memory, self._address)
+                self._address = self._memory.map(context.transport)
+                undo.callback(self._memory.unmap, context.transport, self._address)
                 self.addr = self._address if addr is None else addr
                 self._write(qp)
                 undo.pop_all()
@@ -207,6 +176,9 @@ class MR(Droppable):
             for children in self._parents:
                 children[self] = None
             self._opened(context)
+
+    def _check_length(self) -> None:
+        """Raises `ValueError` if no region of the class is so long."""
 
     def _write(self, qp: RegionQP | None) -> None:
         """Writes the table entry."""
@@ -227,7 +199,7 @@ class MR(Droppable):
 
     @property
     def host_address(self) -> int:
-        """Where the device finds the first byte."""
+        """Where the device finds the first byte: the host's, or its own `DeviceMemory`."""
         return self._address
 
     @property
@@ -262,8 +234,7 @@ class MR(Droppable):
         forked may read, too.
         """
         self._require_open()
-        with self._part(self.length - offset if length is None else length, offset) as part:
-            return bytes(part)
+        return self._memory.read(offset, self.length - offset if length is None else length)
 
     def write(self, data: Any, length: int | None = None, offset: int = 0) -> None:
         """Copies the first `length` bytes of `data`, all if it is not given, to `offset`.
@@ -274,23 +245,14 @@ class MR(Droppable):
         """
         self._context.lock.check()
         self._require_open()
-        with _octets(data) as source:
+        with view_of(data) as source:
             length = source.nbytes if length is None else length
             if length > source.nbytes:
                 raise ValueError(
                     f"length is {length}; allowed: 0 to {source.nbytes}, the length of data"
                 )
-            with self._part(length, offset) as part:
-                part[:] = source[:length]
-
-    def _part(self, length: int, offset: int) -> memoryview:
-        if not (0 <= offset and 0 <= length <= self.length - offset):
-            raise ValueError(
-                f"{length} bytes at offset {offset} of a region of {self.length}; allowed: offset "
-                f"and length from 0 on, with a sum up to {self.length}"
-            )
-        with memoryview(self.buf) as view, view.cast("B") as octets:
-            return octets[offset : offset + length]
+            with source[:length] as part:
+                self._memory.write(offset, part)
 
     def _invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
@@ -315,7 +277,7 @@ class MR(Droppable):
             self._context.command(CommandOpcode.STAG_INVALIDATE)
             self._context.resources.give_stag(self.stag)
             self._context.resources.used.give(mrs=1, octets=self.length)
-            self._context.transport.unmap_memory(self._address)
+            self._memory.unmap(self._context.transport, self._address)
 
     def __enter__(self) -> Self:
         return self
@@ -351,14 +313,14 @@ class FastMR(MR):
         addr: int | None = None,
         stag: int | None = None,
     ):
-        buffer = _memory(buffer)
-        with _view(buffer) as view:
-            if view.nbytes >= 1 << 32:
-                raise ValueError(
-                    f"a FastMR of {view.nbytes} bytes; allowed: 1 to 2^32 - 1 (send entry)"
-                )
         super().__init__(pd, buffer, AccessFlags(0), qp=qp, addr=addr, stag=stag)
         self.invalidated = True
+
+    def _check_length(self) -> None:
+        if self.length >= 1 << 32:
+            raise ValueError(
+                f"a FastMR of {self.length} bytes; allowed: 1 to 2^32 - 1 (send entry)"
+            )
 
     def _check_stag(self, stag: int) -> None:
         """Raises `ValueError` if the region is closed, or cannot be registered under the STag."""

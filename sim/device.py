@@ -8,6 +8,7 @@ import ctypes
 import enum
 import json
 import math
+import mmap
 import os
 import struct
 import weakref
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from stagecoach.host_driver.transport.base import check_access
+from stagecoach.host_driver.transport.buffers import export
 from stagecoach.host_driver.transport.records import Record, RecordKind
+from stagecoach.hw.interface.device_memory import LEAST_MEMORY, MOST_MEMORY
 from stagecoach.sim.irq import Irq
 from stagecoach.sim.status import Status
 
@@ -103,6 +106,7 @@ def _load(path: Path) -> ctypes.CDLL:
                 text,
                 *[ctypes.c_int] * 2,
                 ctypes.c_int64,
+                *[u64] * 2,
                 text,
                 size,
             ],
@@ -141,11 +145,22 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _end(library: ctypes.CDLL, handle: int, process: int) -> None:
+def _end(library: ctypes.CDLL, handle: int, process: int, _memory: object) -> None:
+    """Ends the device, whose memory is there until then."""
     if os.getpid() != process:
         return  # forked from it: the thread is not there, and nobody would answer
     library.stagecoach_close(handle, 1.0)
     library.stagecoach_destroy(handle)
+
+
+def _sparse(octets: int) -> mmap.mmap:
+    """Memory that is zero, and takes from the machine what is written to it."""
+    descriptor = os.memfd_create("device memory")  # one of its kind is not reserved beforehand
+    try:
+        os.ftruncate(descriptor, octets)
+        return mmap.mmap(descriptor, octets)
+    finally:
+        os.close(descriptor)
 
 
 class Device:
@@ -166,6 +181,11 @@ class Device:
     clock_offset_ns: the time of a NIC that is not paced is CLOCK_MONOTONIC and this.
     paced: the device has no thread, and runs in `pace` alone; only `begin_access`, `map`, `unmap`
         and what looks at it may be called.
+    memory: bytes of its own memory, at `DEVICE_MEMORY_BASE`; 0 for none. It costs what is written.
+
+    Attributes
+    ----------
+    memory: its own memory, zero at first, or `None`.
     """
 
     def __init__(
@@ -182,10 +202,17 @@ class Device:
         network: int = -1,
         paced: bool = False,
         clock_offset_ns: int = 0,
+        memory: int = 0,
     ):
         for name, value in (("read_latency", read_latency), ("write_latency", write_latency)):
             if not 1 <= value <= 100000:
                 raise ValueError(f"{name} is {value!r}; allowed: 1 to 100000 cycles")
+        if memory and not LEAST_MEMORY <= memory <= MOST_MEMORY:
+            raise ValueError(
+                f"memory is {memory!r}; allowed: 0, or {LEAST_MEMORY} to {MOST_MEMORY} bytes"
+            )
+        self.memory = _sparse(memory) if memory else None
+        exported = None if self.memory is None else export(self.memory)
         self._library = _load(library)
         error = ctypes.create_string_buffer(_ERROR_SIZE)
         path = None if trace_path is None else str(trace_path).encode()
@@ -200,6 +227,8 @@ class Device:
             network,
             int(paced),
             clock_offset_ns,
+            0 if exported is None else ctypes.addressof(exported),
+            memory,
             error,
             _ERROR_SIZE,
         )
@@ -210,7 +239,7 @@ class Device:
         self._handle = handle
         self._device = ctypes.c_void_p(handle)
         # Also at interpreter exit: the thread must not outlive the memory that it writes to.
-        self._finalizer = weakref.finalize(self, _end, self._library, handle, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, self._library, handle, os.getpid(), exported)
 
     def _check(self, status: int, what: str) -> None:
         if status == Status.OKAY:

@@ -1,6 +1,7 @@
 """The compiled simulation as a device of the driver, with real TCP connections as its LLP."""
 
 import ctypes
+import mmap
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,8 @@ class SimulatedDevice(SocketLender):
     library: a built device instead of `sim.build.build_device(config)`.
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible only with its write response.
+    memory: bytes of its own memory, for `DeviceMemory`; 0 for none. It takes from the machine what
+        is written.
     progress: called with a few words before each long step of a build, and before it waits for
         another that builds the same. Without it the steps are told on standard error;
         `progress=lambda step: None` keeps silent. A device in the cache has no steps.
@@ -57,6 +60,7 @@ class SimulatedDevice(SocketLender):
         read_latency: int | None = None,
         write_latency: int | None = None,
         late_writes: bool = False,
+        memory: int = 0,
         progress: Callable[[str], None] | None = None,
     ):
         # Only this transport needs the simulation, and only a build needs Amaranth.
@@ -76,6 +80,7 @@ class SimulatedDevice(SocketLender):
             late_writes=late_writes,
             record=record,
             trace_path=trace_path,
+            memory=memory,
             **{name: value for name, value in latencies.items() if value is not None},
         )
         super().__init__(record)
@@ -157,6 +162,25 @@ class SimulatedDevice(SocketLender):
             buffers.pop()
             if not buffers:
                 del self._mapped[address]
+
+    @property
+    def memory_octets(self) -> int:
+        """Bytes of the device's own memory."""
+        return 0 if self._device.memory is None else len(self._device.memory)
+
+    def read_memory(self, offset: int, octets: int) -> bytes:
+        """A copy of so many bytes of it."""
+        return self._own_memory[offset : offset + octets]
+
+    def write_memory(self, offset: int, data: memoryview) -> None:
+        """Write bytes of it."""
+        self._own_memory[offset : offset + data.nbytes] = data
+
+    @property
+    def _own_memory(self) -> mmap.mmap:
+        if self._closed or self._device.memory is None:
+            raise DeviceClosed("the device is closed, or has no memory of its own")
+        return self._device.memory
 
     def attach(self, connection: int, stream: ByteStream) -> None:
         """Hand the socket of a `SocketStream` to the device's LLP."""

@@ -24,6 +24,7 @@ from stagecoach.sim.capture import file as capture_file
 from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.terminate import NEVER_SENT
 from stagecoach.sim.wire import errors as wire
+from stagecoach.ulp.memory_server import errors as memory_server
 from stagecoach.ulp.nfs import mount, status
 from stagecoach.ulp.nfs.server import handle_key
 from stagecoach.ulp.oncrpc import errors as oncrpc
@@ -51,6 +52,7 @@ COMMANDS = (
     handle_key,
     wire,
     perftest,
+    memory_server,
 )
 RPC = (oncrpc, rpcrdma)
 

@@ -82,6 +82,9 @@ class SerialDevice(SocketLender):
     Raises TransportTimeout if no board answers, TransportError if there is no such port.
     """
 
+    memory_octets = 0
+    """A board has no memory of its own that the link reaches."""
+
     def __init__(
         self,
         port: str,

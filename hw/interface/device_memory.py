@@ -2,3 +2,6 @@
 
 DEVICE_MEMORY_BASE = 1 << 48
 """Address of its first byte. Addresses below are those of the host, which has 48 bits at most."""
+
+LEAST_MEMORY, MOST_MEMORY = 1 << 12, 1 << 36
+"""Bytes of it, where there is any."""

@@ -55,6 +55,7 @@ class SimulatedNic(SimulatedDevice):
         `trace` and `progress` that builds it.
     record, read_latency, write_latency, progress: as those of `SimulatedDevice`; a device with an
         engine has no LLP port to record.
+    memory: bytes of the device's own memory; that of the address if not given.
 
     The constructor returns when the address is claimed. Raises `WireError` for a wire that cannot
     be opened, `DuplicateAddress` if another interface has the address.
@@ -75,6 +76,7 @@ class SimulatedNic(SimulatedDevice):
         library: Path | Callable[[Callable[..., Path]], Path] | None = None,
         read_latency: int | None = None,
         write_latency: int | None = None,
+        memory: int | None = None,
         progress: Callable[[str], None] | None = None,
     ):
         # Only a build needs Amaranth.
@@ -98,6 +100,7 @@ class SimulatedNic(SimulatedDevice):
                 library=library(self._build) if callable(library) else library,
                 read_latency=read_latency,
                 write_latency=write_latency,
+                memory=self.address.memory if memory is None else memory,
                 progress=progress,
             )
             undo.callback(self._device.close)

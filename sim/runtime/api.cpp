@@ -20,17 +20,18 @@ void copy_text(const std::string& text, char* buffer, std::size_t size) {
 }  // namespace
 
 // Returns a null pointer, and why in `error`, if the device cannot be made. The socket `network`,
-// if it is not -1, belongs to the device on success.
+// if it is not -1, belongs to the device on success. `memory` stays the caller's.
 EXPORT Device* stagecoach_create(unsigned connections, unsigned read_latency,
                                  unsigned write_latency, int late_writes, int record,
                                  std::uint64_t record_limit,
                                  const char* trace_path, int network, int paced,
-                                 std::int64_t clock_offset_ns, char* error,
+                                 std::int64_t clock_offset_ns, std::uint64_t memory,
+                                 std::uint64_t memory_octets, char* error,
                                  std::size_t error_size) {
     try {
         return new Device(Settings{connections, read_latency, write_latency, late_writes != 0,
                                    record != 0, record_limit, trace_path ? trace_path : "", network,
-                                   paced != 0, clock_offset_ns});
+                                   paced != 0, clock_offset_ns, memory, memory_octets});
     } catch (const std::exception& exception) {
         copy_text(exception.what(), error, error_size);
         return nullptr;

@@ -42,6 +42,7 @@ Device::Device(const Settings& settings)
     : settings_(settings),
       wake_(make_wake_descriptor()),
       recorder_(settings.record, settings.record_limit),
+      memory_(settings.memory, settings.memory_octets),
       context_(std::make_unique<VerilatedContext>()),
       link_(std::make_unique<Link>(settings, wake_, recorder_, faults_)) {
     context_->traceEverOn(!settings_.trace_path.empty());

@@ -1,15 +1,22 @@
 // The part of the process's own memory that the device may touch: an IOMMU with octet granularity.
+// From kDeviceMemoryBase on it is the memory of the device, which is somewhere in the process, too.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 
 #include "common.h"
+#include "shared.h"
 
 namespace stagecoach {
 
 class HostMemory {
   public:
+    // `own` is where the process has the memory of the device, of so many octets, which may be 0.
+    HostMemory(std::uint64_t own, std::uint64_t own_octets) : own_(own) {
+        if (own_octets > 0) map(kDeviceMemoryBase, own_octets);
+    }
+
     void map(std::uint64_t address, std::uint64_t octets) {
         regions_.emplace_back(address, address + octets);
         merge();
@@ -29,7 +36,7 @@ class HostMemory {
     // the device always reads whole words. False if no octet of it is mapped.
     bool read_word(std::uint64_t address, Word& value) {
         if (contains(address, kWordOctets, read_hint_)) {
-            value = __atomic_load_n(reinterpret_cast<const Word*>(address), __ATOMIC_ACQUIRE);
+            value = __atomic_load_n(reinterpret_cast<const Word*>(locate(address)), __ATOMIC_ACQUIRE);
             return true;
         }
         bool any = false;
@@ -38,7 +45,7 @@ class HostMemory {
             if (!contains(address + octet, 1, read_hint_)) continue;
             any = true;
             value |= static_cast<Word>(
-                         *reinterpret_cast<const volatile std::uint8_t*>(address + octet))
+                         *reinterpret_cast<const volatile std::uint8_t*>(locate(address) + octet))
                      << (8 * octet);
         }
         return any;
@@ -57,13 +64,13 @@ class HostMemory {
     // is not mapped.
     bool write_word(std::uint64_t address, Word value, std::uint8_t strobes) {
         if (strobes == kWordStrobes && contains(address, kWordOctets, write_hint_)) {
-            __atomic_store_n(reinterpret_cast<Word*>(address), value, __ATOMIC_RELEASE);
+            __atomic_store_n(reinterpret_cast<Word*>(locate(address)), value, __ATOMIC_RELEASE);
             return true;
         }
         if (!writable(address, strobes)) return false;
         for (unsigned half = 0; half < kWordOctets / 4; ++half) {
             const unsigned enabled = strobes >> (4 * half) & 0xf;
-            const std::uint64_t at = address + 4 * half;
+            const std::uint64_t at = locate(address) + 4 * half;
             const auto word = static_cast<std::uint32_t>(value >> (32 * half));
             if (enabled == 0xf) {
                 __atomic_store_n(reinterpret_cast<std::uint32_t*>(at), word, __ATOMIC_RELEASE);
@@ -84,6 +91,11 @@ class HostMemory {
 
   private:
     using Interval = std::pair<std::uint64_t, std::uint64_t>;  // first octet, octet after the last
+
+    // Where the process has what the device has at an address.
+    std::uint64_t locate(std::uint64_t address) const {
+        return address < kDeviceMemoryBase ? address : address - kDeviceMemoryBase + own_;
+    }
 
     bool contains(std::uint64_t address, std::uint64_t octets, std::size_t& hint) const {
         if (hint < merged_.size() && address >= merged_[hint].first &&
@@ -116,6 +128,7 @@ class HostMemory {
         read_hint_ = write_hint_ = 0;
     }
 
+    const std::uint64_t own_;
     std::vector<Interval> regions_;
     std::vector<Interval> merged_;
     std::size_t read_hint_ = 0;

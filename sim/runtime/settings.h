@@ -17,6 +17,8 @@ struct Settings {
     int network;                  // SOCK_SEQPACKET socket to what stands behind the port, or -1
     bool paced;                   // runs in `pace` alone
     std::int64_t clock_offset_ns;  // unless paced: the time is CLOCK_MONOTONIC and this
+    std::uint64_t memory;          // address in this process of the memory of the device
+    std::uint64_t memory_octets;   // 0: it has none of its own
 };
 
 }  // namespace stagecoach

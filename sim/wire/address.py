@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from stagecoach.host_driver.network.ip_fields import MAXIMUM_DSCP, MAXIMUM_TTL
 from stagecoach.host_driver.network.ipv4 import DEFAULT_TTL
+from stagecoach.hw.interface.device_memory import LEAST_MEMORY, MOST_MEMORY
 from stagecoach.sim.wire.errors import WireAddressError
 from stagecoach.sim.wire.impairments import LIMITS, Impairments, Number, is_allowed
 
@@ -58,6 +59,7 @@ _OPTIONS = (
     "rto_min_ms",
     "rx_ring",
     "tx_ring",
+    "memory",
     "seed",
     "pcap",
 )
@@ -84,8 +86,8 @@ class WireAddress:
     gateway: `None` if it reaches only its network. mac: 6 bytes. mtu: bytes of an IP packet.
     dscp, ttl: of packets of connections. keep_alive_s: idle seconds before a keep-alive probe,
     `None` for none. rto_min_ms: least retransmission timeout. rx_ring, tx_ring: bytes of a
-    connection's rings. tx, rx: impairments of frames from and to the device. pcap: file for what
-    the wire carries, or `None`.
+    connection's rings. memory: bytes of the device's own memory, 0 for none. tx, rx: impairments of
+    frames from and to the device. pcap: file for what the wire carries, or `None`.
     """
 
     text: str
@@ -101,6 +103,7 @@ class WireAddress:
     rto_min_ms: int
     rx_ring: int
     tx_ring: int
+    memory: int
     tx: Impairments
     rx: Impairments
     pcap: str | None
@@ -162,6 +165,7 @@ def parse_wire(text: str) -> WireAddress:
         rto_min_ms=value("rto_min_ms", _integer(*_RTO_MIN_MS), DEFAULT_RTO_MIN_MS),
         rx_ring=value("rx_ring", _ring, DEFAULT_RING),
         tx_ring=value("tx_ring", _ring, DEFAULT_RING),
+        memory=value("memory", _memory, 0),
         tx=tx,
         rx=rx,
         pcap=value("pcap", _path, None),
@@ -220,11 +224,23 @@ def _integer(low: int, high: int) -> Callable[[str, str], int]:
     return parse
 
 
-def _ring(name: str, text: str) -> int:
+def _octets(text: str) -> int:
+    """Bytes of a size such as 256KiB; 0 of what is none."""
     match = _SIZE.fullmatch(text)
-    octets = int(match[1]) * _UNITS[match[2]] if match else 0
+    return int(match[1]) * _UNITS[match[2]] if match else 0
+
+
+def _ring(name: str, text: str) -> int:
+    octets = _octets(text)
     if not _RING[0] <= octets <= _RING[1] or octets & (octets - 1):
         raise WireAddressError(f"{name} is {text!r}; allowed: a power of two, 128KiB to 1GiB")
+    return octets
+
+
+def _memory(name: str, text: str) -> int:
+    octets = _octets(text)
+    if not LEAST_MEMORY <= octets <= MOST_MEMORY:
+        raise WireAddressError(f"{name} is {text!r}; allowed: 4KiB to 64GiB")
     return octets
 
 

@@ -19,6 +19,7 @@ MEMBERS = {
     " fpdus_received fpdus_sent get_async_event poll_until process_events query_device read"
     " remove_event_handler reset wait wait_until write write_wide",
     "CycleTime": "cycles",
+    "DeviceMemory": "address close read write",
     "FastMR": "close host_address lkey read rkey write",
     "MR": "close host_address lkey read rkey write",
     "PD": "close",

@@ -13,8 +13,8 @@ _PATTERN = bytes(range(1, 251))
 _GUARD = (_PATTERN * (GUARD_OCTETS // len(_PATTERN) + 1))[:GUARD_OCTETS]
 
 
-class GuardedMemory(memory.DeviceMemory):
-    """As `DeviceMemory`; the device may reach what is before and after it.
+class GuardedMemory(memory.AlignedMemory):
+    """As `AlignedMemory`; the device may reach what is before and after it.
 
     Attributes
     ----------
@@ -62,5 +62,5 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> list[GuardedMemory]:
     made: list[Any] = []
     monkeypatch.setattr(GuardedMemory, "made", made)
     for module in (memory, frame_queues):
-        monkeypatch.setattr(module, "DeviceMemory", GuardedMemory)
+        monkeypatch.setattr(module, "AlignedMemory", GuardedMemory)
     return made

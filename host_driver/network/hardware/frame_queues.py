@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.entries import EntryLayout
 from stagecoach.host_driver.network.hardware.commands import NetworkCommands
-from stagecoach.host_driver.network.hardware.memory import DeviceMemory
+from stagecoach.host_driver.network.hardware.memory import AlignedMemory
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.host_driver.transport.network import ETHERNET_HEADER_OCTETS, NetworkHost
 from stagecoach.hw.interface.network_entries import (
@@ -66,9 +66,9 @@ class ReceiveQueue:
         self._slot_octets = slot_octets(mtu)
         places = 1 << self._log2
         octets = places * NETWORK_ENTRY_OCTETS
-        self.memory = DeviceMemory(host, octets, octets)
+        self.memory = AlignedMemory(host, octets, octets)
         octets = self._slots * self._slot_octets
-        self.slots = DeviceMemory(host, octets, octets)
+        self.slots = AlignedMemory(host, octets, octets)
         self._consumer = self._slot_consumer = 0
         self._told = 0, 0
 
@@ -145,8 +145,8 @@ class SendQueue:
         self._buffer_octets = slot_octets(mtu)
         self._most = mtu + ETHERNET_HEADER_OCTETS
         octets = self._places * FRAME_DESCRIPTOR_OCTETS
-        self.memory = DeviceMemory(host, octets, octets)
-        self.buffers = DeviceMemory(host, self._places * self._buffer_octets)
+        self.memory = AlignedMemory(host, octets, octets)
+        self.buffers = AlignedMemory(host, self._places * self._buffer_octets)
         self._producer = self._done = 0
 
     def send(self, commands: NetworkCommands, frame: bytes) -> bool:

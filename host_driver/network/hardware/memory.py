@@ -12,7 +12,7 @@ _ADDRESS_BITS = 48
 """Of the rings of a stream."""
 
 
-class DeviceMemory:
+class AlignedMemory:
     """Zeroed memory, mapped for a device, that begins at a multiple of `alignment` there.
 
     Attributes
@@ -53,7 +53,7 @@ class StreamRing:
     def __init__(self, host: NetworkHost, octets: int):
         self.octets = octets
         self.size = octets.bit_length() - 1 - LEAST_LOG2
-        self._memory = DeviceMemory(host, octets)
+        self._memory = AlignedMemory(host, octets)
         self.address = self._memory.address
         if self.address + octets > 1 << _ADDRESS_BITS:
             raise TransportError(

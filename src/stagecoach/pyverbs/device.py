@@ -20,7 +20,7 @@ from stagecoach.pyverbs.base import (
 from stagecoach.pyverbs.pyverbs_error import PyverbsUserError
 
 _ADDRESSES = "a peer is an IP address and a port, there are no LIDs, GIDs and partitions"
-_MEMORY = "the device has no memory of its own"
+_MEMORY = "the device's own memory is DeviceMemory of stagecoach"
 _EXTENDED = "the device has no extended capabilities"
 
 # Limits of the driver: `QPCap.max_send_wr`, `SRQInitAttr.max_wr`, `CQ.cqe`, numbers of a PD in the

@@ -14,7 +14,7 @@ _WINDOWS = "the device has no memory windows"
 MW = absent("MW", _WINDOWS)
 MWBind = absent("MWBind", _WINDOWS)
 MWBindInfo = absent("MWBindInfo", _WINDOWS)
-DMMR = absent("DMMR", "the device has no memory of its own")
+DMMR = absent("DMMR", "a region of the device's own memory is MR(pd, DeviceMemory) of stagecoach")
 DmaBufMR = absent("DmaBufMR", "regions are memory of this process")
 
 _RIGHTS = {

@@ -23,6 +23,7 @@ def test_what_is_not_given_has_its_default():
     assert (address.mtu, address.rto_min_ms) == (1500, 200)
     assert (address.dscp, address.ttl, address.keep_alive_s) == (0, 64, None)
     assert address.rx_ring == address.tx_ring == 256 << 10
+    assert address.memory == 0
     assert address.tx == address.rx == Impairments()
     assert address.pcap is None
 
@@ -30,7 +31,7 @@ def test_what_is_not_given_has_its_default():
 def test_every_option_is_taken():
     address = parse_wire(
         f"{START}&tcp=reference&gw=192.0.2.1&mac=02:00:00:00:00:0a&mtu=9000&rto_min_ms=1&rx_ring=1MiB"
-        "&dscp=63&ttl=255&keep_alive_s=7200"
+        "&memory=256MiB&dscp=63&ttl=255&keep_alive_s=7200"
         "&tx_ring=131072&pcap=/tmp/a%26b+c.pcapng&loss=0.01&duplicate=0.02&reorder=0.03"
         "&corrupt=0.04&delay_us=2.5&rate_gbps=1&seed=18446744073709551615"
     )
@@ -40,6 +41,7 @@ def test_every_option_is_taken():
     assert (address.mtu, address.rto_min_ms) == (9000, 1)
     assert (address.dscp, address.ttl, address.keep_alive_s) == (63, 255, 7200)
     assert (address.rx_ring, address.tx_ring) == (1 << 20, 128 << 10)
+    assert address.memory == 256 << 20
     assert address.pcap == "/tmp/a&b+c.pcapng"
     parts = (Fraction(n, 100) for n in (1, 2, 3, 4))
     assert address.tx == Impairments(*parts, Fraction(5, 2), 1, seed=(1 << 64) - 1)

@@ -1,0 +1,1 @@
+"""The memory server: what it tells its peers, and whole conversations."""

@@ -1,0 +1,1 @@
+"""A device's own memory for peers on the network: a server, and its client."""
