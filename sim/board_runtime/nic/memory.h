@@ -42,8 +42,8 @@ class MemoryPort {
     void drive(Vboard& model) {
         Port port{model};
         ++cycle_;
-        port.arready() = reads_.size() < kOutstanding;
-        port.awready() = writes_.size() < kOutstanding;
+        port.arready() = reads_.size() < kBurstsOfAPort;
+        port.awready() = writes_.size() < kBurstsOfAPort;
         port.wready() = true;
         const bool readable = !reads_.empty() && reads_.front().ready <= cycle_;
         port.rvalid() = readable;
@@ -91,7 +91,7 @@ class MemoryPort {
     }
 
   private:
-    static constexpr std::size_t kOutstanding = 16;
+    static constexpr std::size_t kBurstsOfAPort = 16;
     static constexpr std::uint64_t kLatency = 20;
     static constexpr std::uint8_t kOkay = 0, kDecodeError = 3;
 
