@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach.host_driver.hostlink.serial_nic import SerialNic
 from stagecoach.host_driver.locate import Locator
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.sim.transport import SimulatedDevice
@@ -74,16 +75,16 @@ def require_host(host: str, locator: Locator) -> None:
     if not host:
         return
     # A network of its own has IPv4; all others have the sockets of this machine.
-    family = socket.AF_INET if locator.is_card else socket.AF_UNSPEC
+    family = socket.AF_INET if locator.has_network else socket.AF_UNSPEC
     try:
         socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        what = "IPv4 address" if locator.is_card else "address"
+        what = "IPv4 address" if locator.has_network else "address"
         why = getattr(error, "strerror", None) or error
         raise TransportError(f"no {what} of {host!r} is known: {why}") from error
 
 
-def open_device(locator: Locator, host: str = "") -> SimulatedDevice | SerialDevice:
+def open_device(locator: Locator, host: str = "") -> SimulatedDevice | SerialDevice | SerialNic:
     """Opens a device; the simulated one is built before if it is not.
 
     `host` is what it will connect to, or listen at: `require_host`.

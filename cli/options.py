@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
+from stagecoach.host_driver.hostlink.serial_link import DEFAULT_BAUD
 from stagecoach.host_driver.locate import DEVICE_VARIABLE, SIMULATION, device_option
 from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
 from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION, PLAIN_REVISION

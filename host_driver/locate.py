@@ -1,16 +1,20 @@
-"""Devices by name: `simulation`, `sim://?wire=tap:tap0&ip=192.0.2.2/24`, or
-`serial:///dev/ttyUSB0?baud=2000000`.
+"""Devices by name: `simulation`, `sim://?wire=tap:tap0&ip=192.0.2.2/24`,
+`serial:///dev/ttyUSB0?baud=2000000`, or that with `&ip=192.0.2.10/24` for a board with Ethernet.
 """
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD, SerialDevice
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach.host_driver.hostlink.serial_link import DEFAULT_BAUD, LinkTimes
+from stagecoach.host_driver.hostlink.serial_nic import SerialNic
+from stagecoach.host_driver.network.errors import NetworkSettingsError
+from stagecoach.host_driver.network.settings import Settings
 
 SIMULATION = "simulation"
 NETWORK_CARD = "sim"
@@ -22,12 +26,16 @@ TRANSPORTS = "stagecoach.transports"
 
 ALLOWED = (
     f"allowed: {SIMULATION}, {NETWORK_CARD}://?wire=WIRE&ip=192.0.2.2/24, "
-    f"or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
+    f"or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}, with &ip=192.0.2.10/24 if it has Ethernet"
 )
 
 MAXIMUM_BAUD = 100_000_000
 
-_SECONDS = {name: f"{name}_seconds" for name in ("retry", "give_up", "open", "access")}
+LOCAL_MAC = b"\x02\x00" + bytes(4)
+"""One that is administered locally; the last four bytes are those of the IP address."""
+
+_SECONDS = {field.name.removesuffix("_seconds"): field.name for field in fields(LinkTimes)}
+_INTERFACE = ("ip", "gw", "mac")
 
 
 class DeviceNameError(ValueError):
@@ -38,19 +46,26 @@ class DeviceNameError(ValueError):
 class Locator:
     """A device that can be opened, as a program is told of it.
 
-    port: of a serial device; `None` is a simulated one. options: of `SerialDevice`. is_card:
-    whether it is a simulated network card.
+    port: of a serial device; `None` is a simulated one. options: of a serial device: its baud, and
+    fields of `LinkTimes`. is_card: whether it is a simulated network card. interface: address of a
+    serial device with a network of its own, else `None`.
     """
 
     text: str = SIMULATION
     port: str | None = None
     options: tuple[tuple[str, float], ...] = ()
     is_card: bool = False
+    interface: Settings | None = None
 
     @property
     def is_simulated(self) -> bool:
         """Whether it is the compiled simulation in this process, with sockets for its LLP."""
         return self.port is None and not self.is_card
+
+    @property
+    def has_network(self) -> bool:
+        """Whether it has a network of its own."""
+        return self.is_card or self.interface is not None
 
     def open(
         self, *, library: Callable[..., Path] | None = None, record: bool = False, **simulation: Any
@@ -65,7 +80,10 @@ class Locator:
             built = library() if library is not None else None
             return _transport(SIMULATION)(library=built, record=record, **simulation)
         options: dict[str, Any] = dict(self.options)
-        return SerialDevice(self.port, record=record, **options)
+        baud = options.pop("baud", DEFAULT_BAUD)
+        if self.interface is not None:
+            return SerialNic(self.port, self.interface, baud, link_times=LinkTimes(**options))
+        return SerialDevice(self.port, baud, record=record, **options)
 
 
 def _transport(name: str) -> Any:
@@ -96,8 +114,12 @@ def parse_device(text: str) -> Locator:
     if parts.scheme != "serial" or parts.netloc or not parts.path.strip("/") or parts.fragment:
         raise DeviceNameError(f"device is {text!r}; {ALLOWED}")
     options: dict[str, float] = {}
+    interface: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         try:
+            if name in _INTERFACE and name not in interface:
+                interface[name] = value
+                continue
             if name == "baud" and 0 < int(value) <= MAXIMUM_BAUD:
                 options["baud"] = int(value)
                 continue
@@ -108,9 +130,26 @@ def parse_device(text: str) -> Locator:
             pass
         raise DeviceNameError(
             f"{name}={value} in device {text!r}; allowed: baud, 1 to {MAXIMUM_BAUD}, and "
-            f"{', '.join(_SECONDS)}, seconds above 0"
+            f"{', '.join(_SECONDS)}, seconds above 0; {', '.join(_INTERFACE)}, once each"
         )
-    return Locator(text, parts.path, tuple(options.items()))
+    settings = _interface(text, interface) if interface else None
+    return Locator(text, parts.path, tuple(options.items()), interface=settings)
+
+
+def _interface(text: str, given: dict[str, str]) -> Settings:
+    """The interface of a board with Ethernet. Its MAC address follows from the IP address."""
+    if "ip" not in given:
+        raise DeviceNameError(
+            f"{next(iter(given))} without ip in device {text!r}; allowed: ip=192.0.2.10/24"
+        )
+    try:
+        own = Settings.parse(given["ip"], LOCAL_MAC).own
+        mac = LOCAL_MAC[:2] + own.packed
+        if "mac" in given:
+            mac = bytes.fromhex(given["mac"].replace(":", ""))
+        return Settings.parse(given["ip"], mac, given.get("gw"))
+    except (NetworkSettingsError, ValueError) as error:
+        raise DeviceNameError(f"device {text!r}: {error}") from None
 
 
 def device_option(text: str) -> Locator:

@@ -21,7 +21,7 @@ from stagecoach.sim.build import VERILATOR_ARGUMENTS, Parts, compile_parts
 RUNTIME = Path(__file__).resolve().parent / "board_runtime"
 BOARDS = Path(__file__).resolve().parents[1] / "hw" / "boards"
 CLOCKS = Path(__file__).resolve().parents[1] / "hw" / "cells" / "clocks.v"
-PARTS = Parts((CLOCKS,), (RUNTIME,), "board")
+PARTS = Parts((CLOCKS,), (RUNTIME, RUNTIME / "rnic"), "board")
 TOP = "board"
 
 DIVISOR = 4
@@ -70,6 +70,7 @@ class SimulatedBoard:
         which one is inserted, in either direction. seed: of the faults.
     divisor, quiet_cycles, baud: of the program, if it is none of `build_board`: cycles of a bit,
         cycles without a byte until it sleeps, and the rate that `url` names.
+    more, descriptors: further arguments of the program, and files that it gets.
     """
 
     def __init__(
@@ -81,16 +82,19 @@ class SimulatedBoard:
         divisor: int = DIVISOR,
         quiet_cycles: int = QUIET_CYCLES,
         baud: int = BAUD,
+        more: tuple[int, ...] = (),
+        descriptors: tuple[int, ...] = (),
     ):
         if not 0 <= fault_rate <= 1_000_000:
             raise ValueError(f"fault_rate is {fault_rate}; allowed: 0 to 1000000")
-        arguments = [divisor, quiet_cycles, seed, fault_rate]
+        arguments = [divisor, quiet_cycles, seed, fault_rate, *more]
         self.baud = baud
         self.process = subprocess.Popen(
             [str(program or build_board()), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            pass_fds=descriptors,
             # It ends with its input, and tells what it has counted also after an interrupt.
             start_new_session=True,
         )

@@ -8,6 +8,7 @@ from hypothesis import settings
 from stagecoach.hw.cache import CacheError
 from stagecoach.sim.board import build_board
 from stagecoach.sim.build import BuildError, build_device
+from stagecoach.sim.nic_board import build_nic_board
 from tests.support.compiled_nic import nic_library
 
 pytest_plugins = ["tests.conformance.plugin", "tests.support.fast"]
@@ -28,6 +29,11 @@ def compiled_board() -> None:
 
 
 @pytest.fixture(scope="session")
+def compiled_nic_board() -> None:
+    """For tests that open the compiled board with a NIC: it is there before the first test."""
+
+
+@pytest.fixture(scope="session")
 def compiled_nic() -> None:
     """For tests that open `tests.support.compiled_nic`: it is there before the first test."""
 
@@ -41,6 +47,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     builds = (
         (compiled_device, build_device),
         (compiled_board, build_board),
+        (compiled_nic_board, build_nic_board),
         (compiled_nic, nic_library),
     )
     for fixture, build in builds:

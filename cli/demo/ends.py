@@ -215,7 +215,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
     buffer = _load(job)
     length = len(buffer)
     waves = {"trace_path": job.waves} if job.source_device.is_simulated else {}
-    record = not job.source_device.is_card
+    record = not job.source_device.has_network
     device = job.source_device.open(library=lambda *_: job.source_library, record=record, **waves)
     with End(device) as end, _errors_told_first(report):
         meter = _Meter(end, device, report)
@@ -244,7 +244,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
         _check_octets(copy, buffer)
         end.send(Note(NoteKind.READ_BACK, digest_of(copy)))
     truncated = isinstance(device, SimulatedDevice) and device.statistics()["record_truncated"]
-    if not job.source_device.is_card:  # else the wire has the capture
+    if not job.source_device.has_network:  # else the wire has the capture
         write_conversation(job.pcapng, device.recorded_streams, device.take_records())
     report(
         Report(measurements=meter.measurements, digest=digest.hex(), capture_complete=not truncated)

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from stagecoach.cli.options import number
-from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
+from stagecoach.host_driver.hostlink.serial_link import DEFAULT_BAUD
 from stagecoach.host_driver.locate import MAXIMUM_BAUD, device_option
 
 

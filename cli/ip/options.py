@@ -58,10 +58,10 @@ def add_ip(subparsers: Any) -> None:
 
 
 def _check_ping(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    if not options.device.is_card:
+    if not options.device.has_network:
         parser.error(
             f"device {options.device.text} has no network of its own; allowed: --device "
-            "sim://?wire=WIRE&ip=192.0.2.2/24"
+            "sim://?wire=WIRE&ip=192.0.2.2/24 or serial://PORT?ip=192.0.2.10/24"
         )
 
 

@@ -11,7 +11,7 @@ from stagecoach.host_driver.locate import parse_device
 def table_of(result: Result) -> Table:
     """One row per size; 80 columns."""
     caption = f"Rates per second at {result.clock_mhz:g} MHz. Limit: what the protocol allows."
-    if parse_device(result.device).is_card:
+    if parse_device(result.device).has_network:
         caption += "\nCycles in which the device waits for its network are not counted."
     table = Table(
         title=result.title,

@@ -1,14 +1,12 @@
 """What a device at a link asks of its host, and what the host asks of it; of one thread."""
 
-import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from stagecoach.host_driver.hostlink.endpoint import Endpoint
-from stagecoach.host_driver.hostlink.llp import KernelLlp
 from stagecoach.host_driver.hostlink.memory import DECERR, WORD, MappedMemory
 from stagecoach.host_driver.transport.base import TransportError, TransportTimeout
 from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS, Kind
@@ -18,17 +16,13 @@ ACCESS_SECONDS = 30.0
 
 
 _WORDS = range(1, MAXIMUM_BEATS + 1)
-_PAYLOADS: dict[Kind, Container[int]] = {
+_PAYLOADS: Mapping[Kind, Container[int]] = {
     Kind.REGISTER_DONE: (5,),
     Kind.MEMORY_READ: (10,),
     Kind.MEMORY_WRITE: [8 + 9 * words for words in _WORDS],
     Kind.INTERRUPT: (1,),
-    Kind.LLP_SEND: range(3, 3 + 8 * MAXIMUM_BEATS + 1),
-    Kind.LLP_REQUEST: (8,),
-    Kind.LLP_RELEASE: (6,),
-    Kind.LLP_EVENTS_TAKEN: (1,),
 }
-"""Bytes that the payload of a message of the device has."""
+"""Bytes that the payload of a message of every device has."""
 
 
 def _address(kind: int, field: bytes) -> int:
@@ -40,7 +34,8 @@ def _address(kind: int, field: bytes) -> int:
     return address
 
 
-def _octets(kind: int, field: bytes) -> int:
+def octets_of(kind: int, field: bytes) -> int:
+    """How many bytes a message asks for. Raises `TransportError` if they are too many."""
     octets = int.from_bytes(field, "little")
     if not 1 <= octets <= 8 * MAXIMUM_BEATS:
         raise TransportError(
@@ -60,28 +55,30 @@ class _Access:
 
 
 class LinkedDevice:
-    """Serves the messages of a device.
+    """Serves the messages that every device has; a kind of device adds those of its own.
 
     Parameters
     ----------
-    endpoint: of the link. memory: what the device may reach. llp: its connections.
-    interrupt: called with each level of the interrupt.
-    access_seconds: for which a register access may take.
+    endpoint: of the link. memory: what the device may reach.
+    interrupt: called with the levels of the interrupts, a bit for each.
+    access_seconds: for which an access of the host may take.
+
+    Attributes
+    ----------
+    payloads: bytes that the payload of a message has.
     """
+
+    payloads: Mapping[Kind, Container[int]] = _PAYLOADS
 
     def __init__(
         self,
         endpoint: Endpoint,
         memory: MappedMemory,
-        selector: selectors.BaseSelector,
-        events: int,
-        interrupt: Callable[[bool], None],
-        record: bool = False,
+        interrupt: Callable[[int], None],
         access_seconds: float = ACCESS_SECONDS,
     ):
         self.endpoint = endpoint
         self._memory = memory
-        self.llp = KernelLlp(selector, self._send_event, events, record)
         self._interrupt = interrupt
         self._accesses: deque[_Access] = deque()  # the first is under way
         self._access_seconds = access_seconds
@@ -143,16 +140,15 @@ class LinkedDevice:
 
     def take(self, kind: int, payload: bytes) -> None:
         """Does what a message asks for. Raises `TransportError` if no device sends such a one."""
-        if kind in _PAYLOADS and len(payload) not in _PAYLOADS[Kind(kind)]:
+        if kind in self.payloads and len(payload) not in self.payloads[Kind(kind)]:
             raise TransportError(
                 f"the device has sent {Kind(kind).name} with {len(payload)} bytes of payload"
             )
-        number = int.from_bytes(payload[:2], "little")
         match kind:
             case Kind.REGISTER_DONE if self._accesses:
                 self._end_access(payload)
             case Kind.MEMORY_READ:
-                address, octets = _address(kind, payload[:8]), _octets(kind, payload[8:10])
+                address, octets = _address(kind, payload[:8]), octets_of(kind, payload[8:10])
                 if octets % WORD:
                     raise TransportError(
                         f"the device has sent MEMORY_READ for {octets} bytes; "
@@ -166,21 +162,30 @@ class LinkedDevice:
                 response = self._memory.write(address, payload[8:])
                 self.endpoint.send(Kind.WRITE_DONE, bytes([response]))
             case Kind.INTERRUPT:
-                self._interrupt(bool(payload[0]))
-            case Kind.LLP_SEND:
-                self.llp.take_send(number, payload[2:-1], payload[-1])
-            case Kind.LLP_REQUEST:
-                position = int.from_bytes(payload[2:6], "little")
-                octets = _octets(kind, payload[6:8])
-                self.endpoint.send(Kind.LLP_DATA, self.llp.answer_request(number, position, octets))
-            case Kind.LLP_RELEASE:
-                self.llp.take_release(number, int.from_bytes(payload[2:6], "little"))
-            case Kind.LLP_EVENTS_TAKEN:
-                self.llp.take_taken(payload[0])
+                self._interrupt(payload[0])
 
-    def _send_event(self, connection: int, kind: int, value: int) -> None:
-        payload = connection.to_bytes(2, "little") + bytes([kind]) + value.to_bytes(4, "little")
-        self.endpoint.send(Kind.LLP_EVENT, payload)
+    # What there may be beside
+
+    def deadline(self) -> float | None:
+        """When `serve` has something to do without being asked; `None`: never."""
+        return None
+
+    def ready(self, data: object, events: int) -> None:
+        """A file that was registered with `data` can be read or written."""
+
+    def serve(self) -> None:
+        """Says what is to be said."""
+
+    def leave(self, seconds: float) -> None:
+        """Begins to end what goes on, in so many seconds at most."""
+
+    @property
+    def left(self) -> bool:
+        """Whether that has ended."""
+        return True
+
+    def close(self) -> None:
+        """Ends all, without waiting."""
 
 
 def _fail(result: "Future[int]", error: Exception) -> None:

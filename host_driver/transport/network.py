@@ -160,6 +160,29 @@ class FrameHead:
     head: bytes
 
 
+class SharedMemory(Protocol):
+    """Memory that the engine of a device and the driver read and write.
+
+    Attributes
+    ----------
+    address: of its first byte, for the engine.
+    """
+
+    address: int
+
+    def read(self, at: int, octets: int) -> bytes:
+        """The bytes at a place of it."""
+        ...
+
+    def write(self, at: int, data: bytes) -> None:
+        """Put bytes at a place of it; the engine sees them when this returns."""
+        ...
+
+    def close(self) -> None:
+        """Give it back; the engine uses it no more."""
+        ...
+
+
 @runtime_checkable
 class NetworkHost(Protocol):
     """What the driver of a TCP engine in gateware needs of the transport of its device.
@@ -175,12 +198,11 @@ class NetworkHost(Protocol):
         """Write a 32-bit register; reads and writes happen in the order of the calls."""
         ...
 
-    def map_memory(self, buffer: Any) -> int:
-        """Let the device reach a writable buffer, as `Transport.map_memory` does."""
-        ...
+    def allocate(self, octets: int, alignment: int = 8) -> SharedMemory:
+        """Memory for the engine, that begins at a multiple of `alignment` there.
 
-    def unmap_memory(self, address: int) -> None:
-        """Take back the buffer mapped last at this address."""
+        Raises `TransportError` if there is none any more.
+        """
         ...
 
     def now_us(self) -> int:

@@ -18,6 +18,8 @@ from stagecoach.gateware.ethernet.link_watch import LinkWatch
 from stagecoach.gateware.ethernet.mac_streams import MacStreams
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
+from stagecoach.gateware.hostlink.nic_link import NicLink
+from stagecoach.gateware.hostlink.serial_nic import SerialNic
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.ip.request_header import RequestHeader
 from stagecoach.gateware.ip.responder import Responder
@@ -75,6 +77,8 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "write arbiter": AxiWriteArbiter,
     "crossing": AxiCrossing,
     "nic": lambda: RnicNic(RnicConfig()),
+    "nic link": lambda: NicLink(RnicConfig(), 100_000_000, 10_000_000, 29),
+    "serial nic": lambda: SerialNic(RnicConfig(), 100_000_000, 2_000_000, 29),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

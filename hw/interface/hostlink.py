@@ -25,6 +25,9 @@ EVENTS = 16
 MAXIMUM_BEATS = 32
 """Words of one read, write or part of an FPDU."""
 
+BOARD_ACCESSES = 4
+"""Accesses to the memory of a NIC's board that may be under way."""
+
 
 class Kind(IntEnum):
     """First byte of a frame."""
@@ -40,6 +43,7 @@ class Kind(IntEnum):
     WRITE_DONE = 0x13
     LLP_DATA = 0x14
     LLP_EVENT = 0x15
+    BOARD_ACCESS = 0x16
 
     REGISTER_DONE = 0x20
     MEMORY_READ = 0x21
@@ -49,6 +53,7 @@ class Kind(IntEnum):
     LLP_REQUEST = 0x25
     LLP_RELEASE = 0x26
     LLP_EVENTS_TAKEN = 0x27
+    BOARD_ANSWER = 0x28
 
 
 FIRST_MESSAGE = 0x10

@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
+from stagecoach.host_driver.network.hardware.memory import AlignedMemory
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
 from stagecoach.host_driver.transport.network import FrameHead, Link
 from stagecoach.sim.device import NEVER, Device, DeviceCallError
@@ -111,13 +112,9 @@ class GatewareHost:
         """Write a 32-bit register."""
         self._transport.write_register(address, value)
 
-    def map_memory(self, buffer: Any) -> int:
-        """Let the device reach a writable buffer; returns its address."""
-        return self._transport.map_memory(buffer)
-
-    def unmap_memory(self, address: int) -> None:
-        """Take a buffer back."""
-        self._transport.unmap_memory(address)
+    def allocate(self, octets: int, alignment: int = 8) -> AlignedMemory:
+        """Memory of this process."""
+        return AlignedMemory(self._transport, octets, alignment)
 
     def now_us(self) -> int:
         """The time."""

@@ -10,9 +10,8 @@ from stagecoach.host_driver.network.hardware.start import HardwareSettings
 from stagecoach.host_driver.network.hardware_port import HardwarePort
 from stagecoach.host_driver.network.network import Network
 from stagecoach.host_driver.network.settings import Settings
-from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
-from stagecoach.host_driver.stream_end import StreamEnd
-from stagecoach.host_driver.transport.base import ByteStream, TransportError, check_access
+from stagecoach.host_driver.network.streams import NetworkStreams
+from stagecoach.host_driver.transport.base import TransportError, check_access
 from stagecoach.host_driver.transport.network import NetworkPort
 from stagecoach.sim.device import Device, DeviceCallError
 from stagecoach.sim.irq import Irq
@@ -38,7 +37,7 @@ NIC_MTUS = (1500, MAXIMUM_MTU)
 """Of devices with an engine that are built; each takes shorter packets, too."""
 
 
-class SimulatedNic(SimulatedDevice):
+class SimulatedNic(NetworkStreams, SimulatedDevice):  # type: ignore[misc]  # other streams
     """A `NetworkTransport`: the compiled device with a wire.
 
     It has a TCP engine in gateware; with `tcp=reference` in the address, the reference TCP stands
@@ -253,38 +252,6 @@ class SimulatedNic(SimulatedDevice):
     def run_in_step(self, stream: object) -> None:
         """Not possible: a `CycleTime` does what it is for. Raises TransportError."""
         raise TransportError("a simulated NIC does not run in step; allowed: a common CycleTime")
-
-    # Connections.
-
-    def listen(  # type: ignore[override]
-        self, host: str, port: int, *, dscp: int | None = None, ttl: int | None = None
-    ) -> NetworkListener:
-        """Open a listener at the address of the interface; `stack.listen` has more."""
-        return self.stack.listen(host, port, dscp=dscp, ttl=ttl)
-
-    def connect(  # type: ignore[override]
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        *,
-        dscp: int | None = None,
-        ttl: int | None = None,
-    ) -> NetworkStream:
-        """Open a stream to a peer; `stack.set_ip` changes DSCP and TTL later."""
-        return self.stack.connect(host, port, timeout, dscp=dscp, ttl=ttl)
-
-    def attach(self, connection: int, stream: ByteStream) -> None:
-        """Join a stream to the device's LLP."""
-        self.stack.attach(connection, stream)
-
-    def detach(self, connection: int, timeout: float = 2.0) -> None:
-        """Take a connection from the LLP; FIN follows what the device has sent."""
-        self.stack.detach(connection, timeout)
-
-    def stream_end(self, connection: int) -> StreamEnd | None:
-        """How the stream of a connection ended, once the LLP has said that it is over."""
-        return self.stack.stream_end(connection)
 
     def close(self) -> None:
         """End the device; buffers are free when this returns."""

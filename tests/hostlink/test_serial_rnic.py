@@ -1,34 +1,26 @@
 """At two pins, a host opens the device, and reaches registers, memory, LLP and interrupt."""
 
-from collections.abc import Callable
-
 import cocotb
 import pytest
-from cocotb.triggers import ClockCycles, FallingEdge
+from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.serial_rnic import RETRY_SECONDS, SerialRnic
 from stagecoach.host_driver import registers
-from stagecoach.host_driver.hostlink.endpoint import Endpoint
-from stagecoach.host_driver.hostlink.frames import Deframer, Frame
-from stagecoach.host_driver.registers import CommandOpcode, Register
+from stagecoach.host_driver.registers import CommandOpcode
 from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.hostlink import EVENTS, FLAG, VERSION, WINDOW, Kind
+from stagecoach.hw.interface.hostlink import EVENTS, VERSION, WINDOW, Kind
 from stagecoach.hw.interface.queue_entries import EVENT_ENTRY, EVENT_ENTRY_OCTETS, offset_of
-from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
+from stagecoach.sim.cosim.streams import seeded_random
+from tests.hostlink.pins import CLOCK_HZ, DIVISOR, Host
 from tests.support.runner import run_cocotb
 
 pytestmark = pytest.mark.slow
 
-DIVISOR = 4
-CLOCK_HZ = 100_000
 RETRY_CYCLES = int(RETRY_SECONDS * CLOCK_HZ)
 CONFIG = RnicConfig(qps=2, cqs=2, stags=16, counters=False, max_burst_beats=8)
 RING = 0x1234_5000
 """Where the event queue is in host memory."""
-
-PATIENCE = 20_000
-"""Cycles until something is missing: some hundred octets of the line."""
 
 
 def test_serial_rnic():
@@ -40,90 +32,11 @@ def test_a_rate_that_the_clock_does_not_make_is_refused():
         SerialRnic(CONFIG, CLOCK_HZ, CLOCK_HZ // 2)
 
 
-class Host:
-    """A host at the pins: answers writes to host memory, and keeps what else it is told."""
+class Device(Host):
+    """The host of an RNIC."""
 
     def __init__(self, dut):
-        self.dut = dut
-        self.octets = bytearray()
-        """What came, and was not looked at."""
-        self.endpoint: Endpoint | None = None
-        self.silent = False
-        self.messages: list[tuple[int, bytes]] = []
-
-    async def start(self) -> None:
-        self.dut.rx.value = 1
-        await start_clock_and_reset(self.dut)
-        cocotb.start_soon(self._listen())
-
-    async def _listen(self) -> None:
-        """Every octet that the device says."""
-        while True:
-            await FallingEdge(self.dut.tx)
-            await ClockCycles(self.dut.clk, DIVISOR // 2)
-            octet = 0
-            for bit in range(8):
-                await ClockCycles(self.dut.clk, DIVISOR)
-                octet |= int(self.dut.tx.value) << bit
-            await ClockCycles(self.dut.clk, DIVISOR)
-            assert self.dut.tx.value == 1, "no stop bit"
-            self.octets.append(octet)
-
-    async def _say(self, octets: bytes) -> None:
-        for octet in octets:
-            for level in (0, *(octet >> bit & 1 for bit in range(8)), 1):
-                self.dut.rx.value = level
-                await ClockCycles(self.dut.clk, DIVISOR)
-
-    def heard(self) -> bytes:
-        octets = bytes(self.octets)
-        self.octets.clear()
-        return octets
-
-    async def open(self, nonce: int) -> bytes:
-        """Begins a session; returns HELLO."""
-        payload = nonce.to_bytes(4, "little") + bytes([VERSION])
-        await self._say(bytes([FLAG]) + Frame(Kind.OPEN, 0, 0, payload).pack())
-        deframer = Deframer()
-        for _ in range(100):
-            await ClockCycles(self.dut.clk, 40)
-            for frame in deframer.take(self.heard()):
-                if frame and frame.kind == Kind.HELLO:
-                    self.endpoint = Endpoint(1e9, 1e9)
-                    return frame.payload
-        raise AssertionError("no HELLO")
-
-    async def until(self, done: Callable[[], object]) -> None:
-        """Serves the line until something is so."""
-        for _ in range(PATIENCE // 40):
-            for kind, payload in self.endpoint.input(self.heard(), 0.0):
-                self.messages.append((kind, payload))
-                if kind == Kind.MEMORY_WRITE:
-                    self.endpoint.send(Kind.WRITE_DONE, bytes(1))
-            if done():
-                return
-            await self._say(b"" if self.silent else self.endpoint.output(0.0))
-            await ClockCycles(self.dut.clk, 40)
-        raise AssertionError(f"it did not come; there was {self.messages}")
-
-    def payloads(self, wanted: Kind) -> list[bytes]:
-        return [payload for kind, payload in self.messages if kind == wanted]
-
-    async def access(self, kind: Kind, payload: bytes) -> int:
-        count = len(self.payloads(Kind.REGISTER_DONE))
-        self.endpoint.send(kind, payload)
-        await self.until(lambda: len(self.payloads(Kind.REGISTER_DONE)) > count)
-        done = self.payloads(Kind.REGISTER_DONE)[-1]
-        assert done[0] == 0
-        return int.from_bytes(done[1:], "little")
-
-    async def read(self, register: Register) -> dict[str, int]:
-        address = register.address.to_bytes(2, "little")
-        return register.unpack(await self.access(Kind.REGISTER_READ, address))
-
-    async def write(self, register: Register, **values: int) -> None:
-        word = register.pack(**values).to_bytes(4, "little")
-        await self.access(Kind.REGISTER_WRITE, register.address.to_bytes(2, "little") + word)
+        super().__init__(dut, dut.rx, dut.tx)
 
     async def command(self, opcode: CommandOpcode) -> None:
         await self.write(registers.COMMAND, opcode=opcode)
@@ -144,8 +57,8 @@ class Host:
         await self.command(CommandOpcode.SRQ_LIMIT)
 
 
-async def opened(dut) -> Host:
-    host = Host(dut)
+async def opened(dut) -> Device:
+    host = Device(dut)
     await host.start()
     await host.open(seeded_random().getrandbits(32))
     return host
@@ -153,7 +66,7 @@ async def opened(dut) -> Host:
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_a_host_reads_and_writes_registers(dut):
-    host = Host(dut)
+    host = Device(dut)
     await host.start()
     await ClockCycles(dut.clk, RETRY_CYCLES)
     assert dut.tx.value == 1 and not host.heard(), "nobody has asked yet"

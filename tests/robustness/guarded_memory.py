@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stagecoach.host_driver.network.hardware import frame_queues, memory
-from stagecoach.host_driver.transport.network import NetworkHost
+from stagecoach.host_driver.network.hardware import memory
+from stagecoach.sim.network import gateware_card
 
 GUARD_OCTETS = 4096
 _PATTERN = bytes(range(1, 251))
@@ -23,7 +23,7 @@ class GuardedMemory(memory.AlignedMemory):
 
     made: list["GuardedMemory"] = []
 
-    def __init__(self, host: NetworkHost, octets: int, alignment: int = 8) -> None:
+    def __init__(self, host: memory.MemoryHost, octets: int, alignment: int = 8) -> None:
         around = -(-GUARD_OCTETS // alignment) * alignment
         super().__init__(host, octets + 2 * around, alignment)
         self._around, whole = around, self.view
@@ -61,6 +61,5 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> list[GuardedMemory]:
     """All memory of drivers that are opened from now on."""
     made: list[Any] = []
     monkeypatch.setattr(GuardedMemory, "made", made)
-    for module in (memory, frame_queues):
-        monkeypatch.setattr(module, "AlignedMemory", GuardedMemory)
+    monkeypatch.setattr(gateware_card, "AlignedMemory", GuardedMemory)
     return made

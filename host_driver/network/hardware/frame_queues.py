@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.entries import EntryLayout
 from stagecoach.host_driver.network.hardware.commands import NetworkCommands
-from stagecoach.host_driver.network.hardware.memory import AlignedMemory
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.host_driver.transport.network import ETHERNET_HEADER_OCTETS, NetworkHost
 from stagecoach.hw.interface.network_entries import (
@@ -66,16 +65,18 @@ class ReceiveQueue:
         self._slot_octets = slot_octets(mtu)
         places = 1 << self._log2
         octets = places * NETWORK_ENTRY_OCTETS
-        self.memory = AlignedMemory(host, octets, octets)
+        self.memory = host.allocate(octets, octets)
+        self.memory.write(0, bytes(octets))  # no entry is there
         octets = self._slots * self._slot_octets
-        self.slots = AlignedMemory(host, octets, octets)
+        self.slots = host.allocate(octets, octets)
         self._consumer = self._slot_consumer = 0
         self._told = 0, 0
 
     def _is_written(self, number: int) -> bool:
         place = number % (1 << self._log2) * NETWORK_ENTRY_OCTETS
         phase = 1 ^ (number >> self._log2 & 1)
-        return self.memory.view[place + NETWORK_ENTRY_OCTETS - 1] & 1 == phase
+        last = self.memory.read(place + NETWORK_ENTRY_OCTETS - 1, 1)
+        return last[0] & 1 == phase
 
     @property
     def ready(self) -> bool:
@@ -94,7 +95,7 @@ class ReceiveQueue:
         """
         number = self._consumer
         place = number % (1 << self._log2) * NETWORK_ENTRY_OCTETS
-        fields = _ENTRY.unpack_from(self.memory.view, place)
+        fields = _ENTRY.unpack_from(memoryview(self.memory.read(place, NETWORK_ENTRY_OCTETS)), 0)
         kind, connection, sequence, acknowledgment, flags, octets, slot = (
             int(fields[name])
             for name in (
@@ -116,7 +117,7 @@ class ReceiveQueue:
                     f"allowed: up to {self._slot_octets}"
                 )
             at = slot % self._slots * self._slot_octets
-            frame = bytes(self.slots.view[at : at + octets]) or None
+            frame = self.slots.read(at, octets) if octets else None
             self._slot_consumer = (slot + 1) % _NUMBERS
         return Entry(NetworkKind(kind), connection, sequence, acknowledgment, flags, frame)
 
@@ -145,8 +146,8 @@ class SendQueue:
         self._buffer_octets = slot_octets(mtu)
         self._most = mtu + ETHERNET_HEADER_OCTETS
         octets = self._places * FRAME_DESCRIPTOR_OCTETS
-        self.memory = AlignedMemory(host, octets, octets)
-        self.buffers = AlignedMemory(host, self._places * self._buffer_octets)
+        self.memory = host.allocate(octets, octets)
+        self.buffers = host.allocate(self._places * self._buffer_octets)
         self._producer = self._done = 0
 
     def send(self, commands: NetworkCommands, frame: bytes) -> bool:
@@ -161,10 +162,10 @@ class SendQueue:
                 return False
         place = self._producer % self._places
         at = place * self._buffer_octets
-        self.buffers.view[at : at + len(frame)] = frame
+        self.buffers.write(at, frame)
         address = self.buffers.address + at
-        descriptor = place * FRAME_DESCRIPTOR_OCTETS
-        _DESCRIPTOR.pack_into(self.memory.view, descriptor, address=address, octets=len(frame))
+        descriptor = _DESCRIPTOR.pack(address=address, octets=len(frame))
+        self.memory.write(place * FRAME_DESCRIPTOR_OCTETS, descriptor)
         self._producer = (self._producer + 1) % _NUMBERS
         commands.write(registers.NETWORK_PRODUCER, producer=self._producer)
         return True

@@ -1,6 +1,7 @@
-"""Memory of the driver that a device reads and writes."""
+"""Memory that a device and its driver share."""
 
 import mmap
+from typing import Any, Protocol
 
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.host_driver.transport.network import NetworkHost
@@ -12,15 +13,27 @@ _ADDRESS_BITS = 48
 """Of the rings of a stream."""
 
 
+class MemoryHost(Protocol):
+    """A transport that lets a device reach memory of the driver."""
+
+    def map_memory(self, buffer: Any) -> int:
+        """Let the device reach a writable buffer, as `Transport.map_memory` does."""
+
+    def unmap_memory(self, address: int) -> None:
+        """Take back the buffer mapped last at this address."""
+
+
 class AlignedMemory:
-    """Zeroed memory, mapped for a device, that begins at a multiple of `alignment` there.
+    """A `SharedMemory` of this process, mapped for a device.
+
+    It is zeroed, and begins at a multiple of `alignment` there.
 
     Attributes
     ----------
     address: of its first byte, for the device. view: its bytes.
     """
 
-    def __init__(self, host: NetworkHost, octets: int, alignment: int = 8):
+    def __init__(self, host: MemoryHost, octets: int, alignment: int = 8):
         self._host = host
         # The mapping begins at a page, or anywhere: whatever is missing is there twice.
         self._mmap = mmap.mmap(-1, octets + alignment)
@@ -29,6 +42,14 @@ class AlignedMemory:
         self.address = self._mapped + start
         self._whole = memoryview(self._mmap)
         self.view = self._whole[start : start + octets]
+
+    def read(self, at: int, octets: int) -> bytes:
+        """The bytes at a place."""
+        return bytes(self.view[at : at + octets])
+
+    def write(self, at: int, data: bytes) -> None:
+        """Put bytes at a place."""
+        self.view[at : at + len(data)] = data
 
     def close(self) -> None:
         """Take it back from the device."""
@@ -53,7 +74,7 @@ class StreamRing:
     def __init__(self, host: NetworkHost, octets: int):
         self.octets = octets
         self.size = octets.bit_length() - 1 - LEAST_LOG2
-        self._memory = AlignedMemory(host, octets)
+        self._memory = host.allocate(octets)
         self.address = self._memory.address
         if self.address + octets > 1 << _ADDRESS_BITS:
             raise TransportError(
@@ -71,14 +92,15 @@ class StreamRing:
         """Put bytes at a number."""
         at = 0
         for place, octets in self._pieces(number, len(data)):
-            self._memory.view[place : place + octets] = data[at : at + octets]
+            if octets:
+                self._memory.write(place, data[at : at + octets])
             at += octets
 
     def read(self, number: int, octets: int) -> bytes:
         """The bytes at a number."""
-        view = self._memory.view
         pieces = self._pieces(number, octets)
-        return b"".join(bytes(view[place : place + length]) for place, length in pieces)
+        read = self._memory.read
+        return b"".join(read(place, length) for place, length in pieces if length)
 
     def close(self) -> None:
         """Take it back from the device."""

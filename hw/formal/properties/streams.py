@@ -18,7 +18,7 @@ from stagecoach.hw.formal.property import Property, Rebuilt, in_harness
 
 ASSUMED: dict[str, tuple[str, ...]] = {
     "stream.fork.Fork": ("i",),
-    "hostlink.link.Dispatcher": ("i",),
+    "hostlink.link_core.Dispatcher": ("i",),
     "mpa.receive_requests.ReceiveRequests": ("begin",),
     "mpa.receive_visits.ReceiveVisits": ("begin",),
     "mpa.llp_width.LlpReceiveWidth": ("request", "i"),
@@ -110,6 +110,7 @@ FREE["tcp.engine.TcpEngine"] = (
 
 RESTARTS: dict[str, str] = {
     "hostlink.frame_receiver.FrameReceiver": "restart",
+    "hostlink.link_core.LinkCore": "restart",
 }
 """Ports that reset the outputs of a block as the reset does; what follows them is reset, too."""
 

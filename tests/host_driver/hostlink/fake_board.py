@@ -18,7 +18,7 @@ class FakeBoard:
 
     Parameters
     ----------
-    version, window: of HELLO. spoil: what becomes of the octets that it sends.
+    version, window, events, memory_log2: of HELLO. spoil: what becomes of the octets that it sends.
     """
 
     def __init__(
@@ -26,6 +26,8 @@ class FakeBoard:
         version: int = VERSION,
         spoil: Callable[[bytes], bytes] = bytes,
         window: int = WINDOW,
+        events: int = EVENTS,
+        memory_log2: int = 0,
     ):
         self._master, self._slave = os.openpty()
         tty.setraw(self._slave)
@@ -33,6 +35,7 @@ class FakeBoard:
         self.port = os.ttyname(self._slave)
         self.version = version
         self.window = window
+        self.events, self.memory_log2 = events, memory_log2
         self.spoil = spoil
         self.registers: dict[int, int] = {}
         self.mute: set[int] = set()  # registers of which an access is never answered
@@ -65,18 +68,21 @@ class FakeBoard:
                 continue
             for kind, payload in self._endpoint.input(octets, now):
                 self._take(kind, payload)
+            self.serve()
             while self.to_send:
                 self._endpoint.send(*self.to_send.pop(0))
             if out := self._endpoint.output(now):
                 os.write(self._master, self.spoil(out))
 
+    def serve(self) -> None:
+        """What else the board does, again and again while it has a session."""
+
     def _open(self, nonce: bytes) -> None:
         if nonce not in self.nonces:
             self._endpoint = Endpoint(0.05, 1e9)
             self.nonces.append(nonce)
-        hello = (
-            nonce + bytes([self.version, EVENTS, self.window, 0]) + CLOCK_HZ.to_bytes(4, "little")
-        )
+        fields = [self.version, self.events, self.window, self.memory_log2]
+        hello = nonce + bytes(fields) + CLOCK_HZ.to_bytes(4, "little")
         octets = bytes([FLAG]) + Frame(Kind.HELLO, 0, 0, hello).pack()
         os.write(self._master, self.spoil(octets))
 

@@ -156,6 +156,20 @@ def test_a_device_that_takes_no_message_is_refused():
             SerialDevice(board.port)
 
 
+def test_a_board_with_a_network_is_refused():
+    with FakeBoard(events=0, memory_log2=20) as board:
+        with pytest.raises(TransportError, match=r"has a network of its own, .* allowed: serial:"):
+            SerialDevice(board.port)
+
+
+@pytest.mark.parametrize(("events", "memory_log2"), [(0, 0), (1, 20)])
+def test_a_device_of_both_kinds_or_none_is_refused(events, memory_log2):
+    allowed = "0 of a NIC" if memory_log2 else "1 and more"
+    with FakeBoard(events=events, memory_log2=memory_log2) as board:
+        with pytest.raises(TransportError, match=f"has room for {events} events.*: {allowed}"):
+            SerialDevice(board.port)
+
+
 @pytest.mark.parametrize("has_it", [True, False])
 def test_a_port_is_asked_for_low_latency(board, monkeypatch, has_it):
     asked = []
@@ -422,6 +436,35 @@ class TestNames:
         found = parse_device("serial:///dev/ttyUSB0?baud=3000000&retry=0.5")
         assert found.port == "/dev/ttyUSB0" and not found.is_simulated
         assert dict(found.options) == {"baud": 3000000, "retry_seconds": 0.5}
+        assert not found.has_network
+
+    def test_a_board_with_a_network_has_an_address(self):
+        found = parse_device("serial:///dev/ttyUSB0?ip=192.0.2.10/24&gw=192.0.2.1")
+        assert found.has_network and not found.is_card and found.interface is not None
+        assert str(found.interface.address) == "192.0.2.10/24"
+        assert str(found.interface.gateway) == "192.0.2.1"
+        assert found.interface.mac == bytes([2, 0, 192, 0, 2, 10])
+        found = parse_device("serial:///dev/ttyUSB0?mac=02:00:00:00:00:07&ip=192.0.2.10/24")
+        assert found.interface is not None and found.interface.mac == bytes([2, 0, 0, 0, 0, 7])
+
+    @pytest.mark.parametrize(
+        ("option", "message"),
+        [
+            ("gw=192.0.2.1", "gw without ip .* allowed: ip=192.0.2.10/24"),
+            ("ip=192.0.2.10", "has no prefix; allowed: as in 192.0.2.2/24"),
+            ("ip=here/24", "allowed: an IPv4 address"),
+            ("ip=192.0.2.10/24&gw=10.0.0.1", "gateway 10.0.0.1; allowed: another address in"),
+            ("ip=192.0.2.10/24&mac=01:00:00:00:00:07", "MAC address"),
+            ("ip=192.0.2.10/24&mac=x", "device 'serial"),
+            (
+                "ip=192.0.2.10/24&ip=192.0.2.11/24",
+                "ip=192.0.2.11/24 in device .*; ip, gw, mac, once each",
+            ),
+        ],
+    )
+    def test_an_address_that_is_none(self, option, message):
+        with pytest.raises(DeviceNameError, match=message):
+            parse_device(f"serial:///dev/ttyUSB0?{option}")
 
     @pytest.mark.parametrize(
         "text", ["", "simulated", "serial:", "serial://ttyUSB0", "tcp://host:1", "/dev/ttyUSB0"]

@@ -11,6 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from stagecoach.host_driver import network_registers as registers
+from stagecoach.host_driver.network.hardware.memory import AlignedMemory
 from stagecoach.host_driver.network_registers import NetworkOpcode
 from stagecoach.host_driver.registers import Register
 from stagecoach.host_driver.transport.base import DeviceClosed
@@ -116,6 +117,9 @@ class FakeNic:
 
     def link(self) -> Link:
         return Link(self.carrier, self.refused)
+
+    def allocate(self, octets: int, alignment: int = 8) -> AlignedMemory:
+        return AlignedMemory(self, octets, alignment)
 
     def map_memory(self, buffer: Any) -> int:
         with self.lock:
