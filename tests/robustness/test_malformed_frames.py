@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from stagecoach.host_driver.network import isn
 from stagecoach.host_driver.transport.base import StreamClosed
 from stagecoach.hw.interface.network_entries import FrameFate
 from stagecoach.sim.model.tcp.checksum import checksum
@@ -40,7 +41,11 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[GuardedMemory]:
 
 
 @pytest.fixture
-def attacked(memories: list[GuardedMemory], tmp_path: Path) -> Iterator[Attacked]:
+def attacked(
+    memories: list[GuardedMemory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Attacked]:
+    # Of initial sequence numbers: what the seed has shown once, it shows again.
+    monkeypatch.setattr(isn.secrets, "token_bytes", random.Random(seed()).randbytes)
     made = Attacked(f"{tmp_path.name}-{os.getpid()}")
     yield made
     faults = made.nic.statistics()["faults"]
