@@ -66,8 +66,8 @@ class Nic(Host):
         super().__init__(dut, dut.uart_rx, dut.uart_tx)
         rng = seeded_random()
         board = Board()
-        self.octets = bytearray(1 << MEMORY_LOG2)
-        assert board.map(self.octets) == 0
+        self.stored = bytearray(1 << MEMORY_LOG2)
+        assert board.map(self.stored) == 0
         self.ports = [AxiMemory(dut, name, dut.clk, board) for name in ("t_axi", "h_axi")]
         self.wire = Wire(dut, rng)
         self.controller = Slave(dut, "controller", 10.0)
@@ -151,7 +151,7 @@ async def check_the_window_reaches_the_controller(dut: Any) -> None:
 async def check_frames_of_the_driver_are_in_the_memory_of_the_board(dut: Any) -> None:
     nic = await Nic(dut).begin()
     data = bytes(range(64))
-    assert await nic.board(0x100, 8, data) == b"" and nic.octets[0x100:0x140] == data
+    assert await nic.board(0x100, 8, data) == b"" and nic.stored[0x100:0x140] == data
     assert await nic.board(0x108, 2) == data[8:24]
     await nic.open_rings()
 
