@@ -136,9 +136,11 @@ async def check_a_message_that_is_no_access_touches_nothing(dut: Any) -> None:
         bench.ask(message)
         assert await bench.answer() == bytes([RESPONSE_SLVERR])
     # Of a write that ends too soon whole words are written, and of a long one what was announced.
-    bench.ask(address + bytes([3]) + word + word[:4])
-    assert await bench.answer() == bytes([RESPONSE_OKAY])
-    assert bench.octets == bytes(WORD) + before[WORD:]
+    for rest in (word[:4], word[:1], b""):
+        bench.octets[:] = before
+        bench.ask(address + bytes([3]) + word + rest)
+        assert await bench.answer() == bytes([RESPONSE_OKAY])
+        assert bench.octets == bytes(WORD) + before[WORD:]
     bench.ask(address + bytes([1]) + 2 * (b"\xff" + before[:WORD]))
     assert await bench.answer() == bytes([RESPONSE_OKAY])
     assert bench.octets == before
