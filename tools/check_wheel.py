@@ -32,7 +32,9 @@ RESULT = Path("build") / "wheel.json"
 TOP_LEVEL = "stagecoach"
 ROOMS = sorted(path.name for path in (ROOT / "src" / TOP_LEVEL).iterdir() if path.is_symlink())
 EXTRAS = "cocotb,plot"
-COMMANDS = sorted(path.parent.name for path in (ROOT / "cli").glob("*/options.py"))
+COMMANDS = sorted(
+    path.parent.name.replace("_", "-") for path in (ROOT / "cli").glob("*/options.py")
+)
 LARGEST_BASE = 20_000_000
 """Bytes that the base may take on disk, with all that it depends on."""
 
