@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 
@@ -49,16 +51,35 @@ def put(server: Server, path: Path, offset: int) -> None:
 def get(server: Server, path: Path, offset: int, octets: int | None) -> None:
     """Copies so many bytes, or all from an offset on, to a file.
 
-    The file is touched only when the server is connected and has these bytes.
+    A file of that name is replaced when all of them have come.
     """
     with server.connected() as (_, client):
         if octets is None:
             octets = max(0, client.region.length - offset)
         client.require(offset, octets, "get")
-        with open(path, "wb") as file:
+        with _replaced(path) as file:
             start = time.perf_counter()
             client.get(file, offset, octets)
-            _tell("got", octets, offset, time.perf_counter() - start)
+        _tell("got", octets, offset, time.perf_counter() - start)
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name when the block ends well, so that nobody sees half of it.
+
+    What is no regular file, such as /dev/stdout, is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as file:
+            yield file
+        return
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(unfinished, "xb") as file:
+            yield file
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _tell(what: str, octets: int, offset: int, seconds: float) -> None:

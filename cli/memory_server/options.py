@@ -35,7 +35,8 @@ def add_memory_server(subparsers: Any) -> None:
     server.add_argument(
         "--ip",
         metavar="IP/PREFIX",
-        help="address of the device and prefix of its network, in place of the ip of --device",
+        help="address of the device and prefix of its network, as or in place of the ip in "
+        "--device",
     )
     server.add_argument(
         "-p",
@@ -56,14 +57,17 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     check_startup(parser, options)
     if options.ip is None:
         return
-    if not options.device.is_card:
+    text = options.device.text
+    if options.device.is_simulated:
         parser.error(
-            f"--ip with device {options.device.text}; allowed: with sim://, which has a network of "
-            "its own"
+            f"--ip with device {text}; allowed: with sim:// and serial://, which may have a "
+            "network of their own"
         )
     if not re.fullmatch(r"[0-9./]+", options.ip):
         parser.error(f"--ip is {options.ip!r}; allowed: an IPv4 address and its prefix")
-    address = re.sub(r"(?<=[?&])ip=[^&]*", f"ip={options.ip}", options.device.text)
+    address, given = re.subn(r"(?<=[?&])ip=[^&]*", f"ip={options.ip}", text)
+    if not given:  # of a board; a simulated card always has one
+        address += f"{'&' if '?' in text else '?'}ip={options.ip}"
     try:
         options.device = parse_device(address)
     except DeviceNameError as error:

@@ -38,9 +38,6 @@ class SerialDevice(SerialLink, SocketLender):
 
     _device: LinkedRnic
 
-    memory_octets = 0
-    """A board has no memory of its own that the link reaches."""
-
     def __init__(
         self,
         port: str,

@@ -4,11 +4,14 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from stagecoach.cli.main import main
 from stagecoach.hw.interface.device_memory import MOST_MEMORY
+from stagecoach.ulp.memory_server.client import Client
+from stagecoach.ulp.memory_server.errors import MemoryServerError
 from tests.cli.processes import Process, Processes
 
 FAST = False  # runs whole devices
@@ -147,6 +150,20 @@ def test_what_does_not_fit_is_one_line_and_changes_nothing(serve, run, file, tmp
     told = run("get", SERVER, str(tmp_path), status=1)
     assert f"{tmp_path}: Is a directory" in told
     assert "bench of 65536 bytes" in run("bench", SERVER, "--offset", "8", status=1)
+
+
+def test_a_part_that_is_lost_on_the_way_leaves_the_file_as_it_was(
+    server, run, file, tmp_path, monkeypatch
+):
+    def lost(_: Client, sink: BinaryIO, *__: int) -> None:
+        sink.write(b"half")
+        raise MemoryServerError("nothing from the server in 10 s")
+
+    monkeypatch.setattr(Client, "get", lost)
+    before = sorted(tmp_path.iterdir())
+    assert "nothing from the server" in run("get", SERVER, str(file), "--size", "8", status=1)
+    assert file.read_bytes() == CONTENT
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_who_is_not_there_is_one_line(server, run, file):

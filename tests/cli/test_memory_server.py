@@ -3,6 +3,7 @@
 import pytest
 
 from stagecoach.cli.main import main
+from stagecoach.host_driver.locate import parse_device
 from stagecoach.hw.interface.device_memory import MOST_MEMORY
 
 FAST = False  # opens whole devices
@@ -59,3 +60,22 @@ def test_more_than_it_has_is_one_line(capsys, tmp_path):
     device = card(tmp_path.name, "&memory=1MiB")
     err = failure(capsys, "--device", device, "--size", "1048577")
     assert "device memory of 1048577 bytes; allowed: up to 1048576" in err
+
+
+@pytest.mark.parametrize(
+    ("device", "same"),
+    [
+        ("serial:///dev/ttyUSB1", "serial:///dev/ttyUSB1?ip=192.0.2.9/24"),
+        ("serial:///dev/ttyUSB1?baud=9600", "serial:///dev/ttyUSB1?baud=9600&ip=192.0.2.9/24"),
+        ("serial:///dev/ttyUSB1?ip=1.2.3.4/8", "serial:///dev/ttyUSB1?ip=192.0.2.9/24"),
+        (card("a"), card("a").replace("192.0.2.1/24", "192.0.2.9/24")),
+    ],
+)
+def test_the_address_of_a_device_may_be_given_apart(monkeypatch, device, same):
+    opened = []
+    monkeypatch.setattr(
+        "stagecoach.cli.memory_server.command.serve",
+        lambda device, *_: opened.append(device) or 0,
+    )
+    assert main(["memory-server", "--device", device, "--ip", "192.0.2.9/24"]) == 0
+    assert opened == [parse_device(same)]

@@ -29,7 +29,7 @@ from stagecoach.host_driver import (
 )
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
-from stagecoach.host_driver.transport.memory import MemoryTransport
+from stagecoach.host_driver.transport.memory import MemoryTransport, memory_of
 from stagecoach.hw.interface.device_memory import DEVICE_MEMORY_BASE
 from tests.host_driver.fake_device import FakeDevice, NoStream
 
@@ -84,7 +84,7 @@ def test_a_device_without_memory_has_one_clear_error(context):
 
 
 def test_a_board_at_a_serial_port_has_none_today():
-    assert SerialDevice.memory_octets == 0
+    assert memory_of(object.__new__(SerialDevice)) == 0
 
 
 @pytest.mark.parametrize("octets", [1, OCTETS])
