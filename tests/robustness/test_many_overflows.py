@@ -69,6 +69,7 @@ def test_every_qp_is_stopped_and_told_and_a_bystander_goes_on():
             assert qp.query_state() == (QPState.ERR, Cause.CQ_OVERFLOW)
             assert peer.ulpdus[-1][1] == control_octet(Opcode.TERMINATE)
         bystander.check()
+        context.poll_until(lambda: len(context.events) >= count, SECONDS, "the events")
         assert sorted(event.qp_num for event in context.events) == sorted(qp.qp_num for qp in qps)
         for qp, peer in zip(qps, peers, strict=True):
             qp.close()

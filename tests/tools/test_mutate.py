@@ -191,7 +191,7 @@ def test_a_block_that_no_device_has_is_a_design_of_its_own() -> None:
     assert designs_of("gateware/tcp/congestion.py", graph)[0] == "congestion"
     assert "receive side" in designs_of("gateware/tcp/segment_verdict.py", graph)
     assert designs_of("gateware/mpa/framer.py", graph)[0] == "rnic"
-    assert designs_of("gateware/hostlink/uart.py", graph) == ["board"]
+    assert designs_of("gateware/hostlink/uart.py", graph) == ["board", "serial nic"]
     assert not nearest(graph, "gateware/tcp/congestion.py").whole
     alone = [
         file
