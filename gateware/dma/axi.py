@@ -11,23 +11,23 @@ from stagecoach.gateware.config import WORD_WIDTH
 from stagecoach.gateware.dma.ports import AxiSignature
 
 
-def _half(prefixes: tuple[str, ...], data_width: int) -> dict[str, wiring.Member]:
-    members = AxiSignature(data_width).members
+def _half(prefixes: tuple[str, ...], *widths: int) -> dict[str, wiring.Member]:
+    members = AxiSignature(*widths).members
     return {name: member for name, member in members.items() if name.startswith(prefixes)}
 
 
 class AxiReadSignature(wiring.Signature):
     """The AR and R channels of `AxiSignature`."""
 
-    def __init__(self, data_width: int = WORD_WIDTH):
-        super().__init__(_half(("ar", "r"), data_width))
+    def __init__(self, data_width: int = WORD_WIDTH, id_width: int = 1):
+        super().__init__(_half(("ar", "r"), data_width, id_width))
 
 
 class AxiWriteSignature(wiring.Signature):
     """The AW, W and B channels of `AxiSignature`."""
 
-    def __init__(self, data_width: int = WORD_WIDTH):
-        super().__init__(_half(("aw", "w", "b"), data_width))
+    def __init__(self, data_width: int = WORD_WIDTH, id_width: int = 1):
+        super().__init__(_half(("aw", "w", "b"), data_width, id_width))
 
 
 def connect_axi(m: Module, outer: Any, *halves: Any, except_for: Collection[str] = ()) -> None:

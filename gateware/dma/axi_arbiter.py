@@ -1,10 +1,12 @@
-"""Joins two AXI masters to one slave, in turns burst by burst."""
+"""Joins AXI masters to one slave, in turns burst by burst."""
 
+from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from stagecoach.gateware.config import WORD_WIDTH
 from stagecoach.gateware.dma.axi import (
@@ -17,8 +19,8 @@ from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.merge import Merge
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 
-MASTERS = 2
-"""As many as the one bit of an ID tells apart."""
+MASTERS = range(2, 17)
+"""How many there may be."""
 
 GRANTED_BURSTS = 4
 """Bursts whose addresses the slave has been offered while the words of one are on their way."""
@@ -28,33 +30,32 @@ LONGEST_BURST = 256
 
 
 class AxiReadArbiter(wiring.Component):
-    """AR and R of two masters at one slave.
+    """AR and R of several masters at one slave.
 
-    Masters take turns burst by burst: with one that waits, the other one gets one burst more at
-    most. The slave has the bursts of each master in their order, unchanged but for ARID, which is
+    Masters take turns burst by burst: while one waits, each other one gets one burst at most. The
+    slave has the bursts of each master in their order, unchanged but for ARID, which is
     the master's number; RID says whose an answer is, so a slave may answer one master sooner than
-    the other, or in between.
+    another, or in between.
 
     One burst per cycle; one cycle is added to AR and none to R. ARVALID is a register. A master has
-    to take its answers without waiting for the other one, or for what that waits for: RREADY of
+    to take its answers without waiting for another one, or for what that waits for: RREADY of
     the slave is that of the master whose answer is there. `dma/read` reserves their room.
 
     Parameters
     ----------
-    data_width: of all ports.
+    data_width: of all ports. masters: their number, 2 to 16.
 
     Members
     -------
-    axi: the masters, whose IDs are 0. m_axi: the slave.
+    axi: the masters, whose IDs are 0. m_axi: the slave, whose IDs have as many bits as it takes.
     """
 
-    def __init__(self, data_width: int = WORD_WIDTH):
-        port = AxiReadSignature(data_width)
-        super().__init__({"axi": In(port).array(MASTERS), "m_axi": Out(port)})
+    def __init__(self, data_width: int = WORD_WIDTH, masters: int = 2):
+        super().__init__(_ports("AxiReadArbiter", AxiReadSignature, data_width, masters))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        merge = _merge(m, "ar", self.axi)
+        merge = _merge(m, "ar", self.axi, self.m_axi)
         for number, axi in enumerate(self.axi):
             m.d.comb += [
                 merge.i[number].valid.eq(axi.arvalid),
@@ -70,7 +71,7 @@ class AxiReadArbiter(wiring.Component):
 
 
 class AxiWriteArbiter(wiring.Component):
-    """AW, W and B of two masters at one slave.
+    """AW, W and B of several masters at one slave.
 
     As `AxiReadArbiter`, with AWID and BID. W has the words of the bursts in the order of AW.
 
@@ -81,34 +82,33 @@ class AxiWriteArbiter(wiring.Component):
 
     A word per cycle, without a gap between bursts. From the last
     word of a burst, or its address if that is later, to AWVALID 2 cycles, to the first WVALID 3; no
-    cycle is added to B. A master has to take its answers without waiting for the other one.
+    cycle is added to B. A master has to take its answers without waiting for another one.
 
     Parameters
     ----------
-    data_width: of all ports.
+    data_width: of all ports. masters: their number, 2 to 16.
     longest: beats of a burst at most; a longer one is never granted, and its master waits for ever.
         The FIFOs have room for two, so that one fills while the other one leaves.
 
     Members
     -------
-    axi: the masters, whose IDs are 0. m_axi: the slave.
+    axi: the masters, whose IDs are 0. m_axi: the slave, whose IDs have as many bits as it takes.
     """
 
-    def __init__(self, data_width: int = WORD_WIDTH, longest: int = 32):
+    def __init__(self, data_width: int = WORD_WIDTH, longest: int = 32, masters: int = 2):
         if not 1 <= longest <= LONGEST_BURST:
             raise ValueError(
                 f"AxiWriteArbiter longest is {longest!r}; allowed: 1 to {LONGEST_BURST}"
             )
         self._longest = longest
-        port = AxiWriteSignature(data_width)
-        super().__init__({"axi": In(port).array(MASTERS), "m_axi": Out(port)})
+        super().__init__(_ports("AxiWriteArbiter", AxiWriteSignature, data_width, masters))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         slave = self.m_axi
-        merge = _merge(m, "aw", self.axi)
-        m.submodules.order = order = PromptFifo(range(MASTERS), GRANTED_BURSTS)
-        words = [self._words(m, number, merge.i[number]) for number in range(MASTERS)]
+        merge = _merge(m, "aw", self.axi, slave)
+        m.submodules.order = order = PromptFifo(len(slave.awid), GRANTED_BURSTS)
+        words = [self._words(m, number, merge.i[number]) for number in range(len(self.axi))]
 
         # Whose words are next is noted when the address is offered: they may be taken first.
         noted = Signal()
@@ -122,9 +122,10 @@ class AxiWriteArbiter(wiring.Component):
         with m.If(slave.awvalid):
             m.d.sync += noted.eq(~slave.awready)
 
-        first, second = words
         m.d.comb += [
-            channel_payload(slave, "w").eq(Mux(order.o.payload, second.o.payload, first.o.payload)),
+            channel_payload(slave, "w").eq(
+                Array([each.o.payload for each in words])[order.o.payload]
+            ),
             slave.wvalid.eq(
                 order.o.valid & Array([each.o.valid for each in words])[order.o.payload]
             ),
@@ -156,12 +157,23 @@ class AxiWriteArbiter(wiring.Component):
         return words
 
 
-def _merge(m: Module, channel: str, masters: Any) -> Merge:
+def _ports(
+    name: str, signature: Callable[..., wiring.Signature], data_width: int, masters: int
+) -> dict[str, wiring.Member]:
+    """The ports of an arbiter."""
+    if masters not in MASTERS:
+        raise ValueError(f"{name} masters is {masters!r}; allowed: {MASTERS[0]} to {MASTERS[-1]}")
+    slave = signature(data_width, bits_for(masters - 1))
+    return {"axi": In(signature(data_width)).array(masters), "m_axi": Out(slave)}
+
+
+def _merge(m: Module, channel: str, masters: Any, slave: Any) -> Merge:
     """The addresses of all masters in turns, each with its master's number as the ID."""
-    m.submodules.merge = merge = Merge(len(channel_payload(masters[0], channel)), MASTERS)
+    bits = len(getattr(slave, f"{channel}id"))
+    m.submodules.merge = merge = Merge(len(channel_payload(slave, channel)), len(masters))
     for number, axi in enumerate(masters):
         fields = [
-            Const(number, 1) if name == f"{channel}id" else getattr(axi, name)
+            Const(number, bits) if name == f"{channel}id" else getattr(axi, name)
             for name in channel_names(axi, channel)
         ]
         m.d.comb += merge.i[number].payload.eq(Cat(fields))

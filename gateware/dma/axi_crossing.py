@@ -35,7 +35,7 @@ class AxiCrossing(wiring.Component):
 
     Parameters
     ----------
-    data_width: of both ports.
+    data_width, id_width: of both ports.
     bursts: depth of the FIFOs of AW, AR and B. words: of W and R. Powers of two from 4 on.
 
     Members
@@ -43,14 +43,16 @@ class AxiCrossing(wiring.Component):
     axi: the master. m_axi: the slave, in the domain `memory`.
     """
 
-    def __init__(self, data_width: int = WORD_WIDTH, bursts: int = 16, words: int = 16):
+    def __init__(
+        self, data_width: int = WORD_WIDTH, bursts: int = 16, words: int = 16, id_width: int = 1
+    ):
         for name, depth in (("bursts", bursts), ("words", words)):
             if depth < LEAST_DEPTH or depth & (depth - 1):
                 raise ValueError(
                     f"AxiCrossing {name} is {depth!r}; allowed: powers of two from {LEAST_DEPTH}"
                 )
         self._bursts, self._words = bursts, words
-        port = AxiSignature(data_width)
+        port = AxiSignature(data_width, id_width)
         super().__init__({"axi": In(port), "m_axi": Out(port)})
 
     def elaborate(self, platform: object) -> Module:

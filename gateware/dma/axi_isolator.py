@@ -34,7 +34,7 @@ class AxiIsolator(wiring.Component):
 
     Parameters
     ----------
-    data_width: of both ports.
+    data_width, id_width: of both ports.
 
     Members
     -------
@@ -42,8 +42,8 @@ class AxiIsolator(wiring.Component):
     isolate: the master is reset. idle: nothing is under way.
     """
 
-    def __init__(self, data_width: int = WORD_WIDTH):
-        port = AxiSignature(data_width)
+    def __init__(self, data_width: int = WORD_WIDTH, id_width: int = 1):
+        port = AxiSignature(data_width, id_width)
         super().__init__({"axi": In(port), "m_axi": Out(port), "isolate": In(1), "idle": Out(1)})
 
     def elaborate(self, platform: object) -> Module:

@@ -35,7 +35,7 @@ class AxiReadWidth(wiring.Component):
 
     Parameters
     ----------
-    data_width: of the port, 32 or 128.
+    data_width: of the port, 32 or 128. id_width: of both ports.
 
     Members
     -------
@@ -43,10 +43,13 @@ class AxiReadWidth(wiring.Component):
     m_axi: the port. At 128 bits at most 128 bursts are outstanding.
     """
 
-    def __init__(self, data_width: int):
+    def __init__(self, data_width: int, id_width: int = 1):
         self._width = _checked("AxiReadWidth", data_width)
         super().__init__(
-            {"words": In(AxiReadSignature()), "m_axi": Out(AxiReadSignature(data_width))}
+            {
+                "words": In(AxiReadSignature(id_width=id_width)),
+                "m_axi": Out(AxiReadSignature(data_width, id_width)),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -141,7 +144,7 @@ class AxiWriteWidth(wiring.Component):
 
     Parameters
     ----------
-    data_width: of the port, 32 or 128.
+    data_width: of the port, 32 or 128. id_width: of both ports.
 
     Members
     -------
@@ -150,10 +153,13 @@ class AxiWriteWidth(wiring.Component):
     m_axi: the port. At 128 bits an address waits while the words of 8 others are not all there.
     """
 
-    def __init__(self, data_width: int):
+    def __init__(self, data_width: int, id_width: int = 1):
         self._width = _checked("AxiWriteWidth", data_width)
         super().__init__(
-            {"words": In(AxiWriteSignature()), "m_axi": Out(AxiWriteSignature(data_width))}
+            {
+                "words": In(AxiWriteSignature(id_width=id_width)),
+                "m_axi": Out(AxiWriteSignature(data_width, id_width)),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:

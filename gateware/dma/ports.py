@@ -1,4 +1,4 @@
-"""The AXI port to host memory."""
+"""The AXI port to memory."""
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -13,19 +13,23 @@ RESPONSE_SLVERR = 2
 
 
 class AxiSignature(wiring.Signature):
-    """AXI4 master with 64-bit addresses and one ID, named as AMBA names them.
+    """AXI4 master with 64-bit addresses, named as AMBA names them.
 
     Flat members, so that exported names are `m_axi__awaddr` and the like.
+
+    Parameters
+    ----------
+    data_width, id_width: bits of data and of an ID.
     """
 
-    def __init__(self, data_width: int = WORD_WIDTH):
+    def __init__(self, data_width: int = WORD_WIDTH, id_width: int = 1):
         super().__init__(
             {
                 "awaddr": Out(64),
                 "awlen": Out(8),
                 "awsize": Out(3),
                 "awburst": Out(2),
-                "awid": Out(1),
+                "awid": Out(id_width),
                 "awvalid": Out(1),
                 "awready": In(1),
                 "wdata": Out(data_width),
@@ -33,7 +37,7 @@ class AxiSignature(wiring.Signature):
                 "wlast": Out(1),
                 "wvalid": Out(1),
                 "wready": In(1),
-                "bid": In(1),
+                "bid": In(id_width),
                 "bresp": In(2),
                 "bvalid": In(1),
                 "bready": Out(1),
@@ -41,10 +45,10 @@ class AxiSignature(wiring.Signature):
                 "arlen": Out(8),
                 "arsize": Out(3),
                 "arburst": Out(2),
-                "arid": Out(1),
+                "arid": Out(id_width),
                 "arvalid": Out(1),
                 "arready": In(1),
-                "rid": In(1),
+                "rid": In(id_width),
                 "rdata": In(data_width),
                 "rresp": In(2),
                 "rlast": In(1),

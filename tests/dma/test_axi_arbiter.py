@@ -1,4 +1,4 @@
-"""Two masters take turns at a slave; each has its own answers, and none waits for the other."""
+"""Masters take turns at a slave; each has its own answers, and none waits for another one."""
 
 from itertools import pairwise
 from typing import Any
@@ -8,10 +8,11 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 from cocotb.triggers import ClockCycles, Combine, ReadOnly, RisingEdge
 
 from stagecoach.gateware.dma.axi import connect_axi
-from stagecoach.gateware.dma.axi_arbiter import AxiReadArbiter, AxiWriteArbiter
+from stagecoach.gateware.dma.axi_arbiter import MASTERS, AxiReadArbiter, AxiWriteArbiter
 from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.dma.axi_slaves import LatencyReadSlave, OrderedWriteSlave
@@ -31,32 +32,34 @@ pytestmark = pytest.mark.slow
 
 OCTETS = 1 << 13
 PORTS = ["axi__0", "axi__1"]
+MOST = MASTERS[-1]
 
 
 class Arbiters(wiring.Component):
-    """The two arbiters between three ports."""
+    """The two arbiters between the ports of masters and that of the slave."""
 
-    def __init__(self, width: int, longest: int):
-        self._width, self._longest = width, longest
-        port = AxiSignature(width)
-        super().__init__({"axi": In(port).array(2), "m_axi": Out(port)})
+    def __init__(self, width: int, longest: int, masters: int = 2):
+        self._width, self._longest, self._masters = width, longest, masters
+        slave = AxiSignature(width, bits_for(masters - 1))
+        super().__init__({"axi": In(AxiSignature(width)).array(masters), "m_axi": Out(slave)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.read = read = AxiReadArbiter(self._width)
-        m.submodules.write = write = AxiWriteArbiter(self._width, self._longest)
-        for number in range(2):
+        m.submodules.read = read = AxiReadArbiter(self._width, self._masters)
+        m.submodules.write = write = AxiWriteArbiter(self._width, self._longest, self._masters)
+        for number in range(self._masters):
             connect_axi(m, self.axi[number], read.axi[number], write.axi[number])
         connect_axi(m, self.m_axi, read.m_axi, write.m_axi)
         return m
 
 
-@pytest.mark.parametrize("width, longest", [(64, 32), (128, LONGEST), (64, SHORTEST)])
-def test_axi_arbiter(width: int, longest: int) -> None:
-    parameters = {"LONGEST": str(longest)}
-    run_cocotb(
-        Arbiters(width, longest), __name__, parameters=parameters, test_filter="traffic", quick=True
-    )
+@pytest.mark.parametrize(
+    "width, longest, masters", [(64, 32, 3), (128, LONGEST, 2), (64, SHORTEST, 2), (32, 8, MOST)]
+)
+def test_axi_arbiter(width: int, longest: int, masters: int) -> None:
+    parameters = {"LONGEST": str(longest), "MASTERS": str(masters)}
+    design = Arbiters(width, longest, masters)
+    run_cocotb(design, __name__, parameters=parameters, test_filter="traffic", quick=True)
 
 
 def test_axi_arbiter_cycles() -> None:
@@ -69,17 +72,26 @@ def test_wrong_longest_burst(longest: int) -> None:
         AxiWriteArbiter(64, longest)
 
 
+@pytest.mark.parametrize("masters", [1, MOST + 1])
+@pytest.mark.parametrize("block", [AxiReadArbiter, AxiWriteArbiter])
+def test_wrong_number_of_masters(block: type, masters: int) -> None:
+    named = f"{block.__name__} masters is {masters}; allowed: 2 to {MOST}"
+    with pytest.raises(ValueError, match=named):
+        block(64, masters=masters)
+
+
 async def check_traffic(dut: Any, share: float) -> None:
-    longest = int(parameter("LONGEST"))
+    longest, number = int(parameter("LONGEST")), int(parameter("MASTERS"))
     rng = seeded_random(share, longest)
     word = len(dut.m_axi__wdata) // 8
-    masters = [make_master(dut, port, longest) for port in PORTS]
-    ram = make_ram(dut, "m_axi", 2 * OCTETS)
+    ports = [f"axi__{each}" for each in range(number)]
+    masters = [make_master(dut, port, longest) for port in ports]
+    ram = make_ram(dut, "m_axi", number * OCTETS)
     for model in (*masters, ram):
         pause(model, rng, share)
-    watch(dut, PORTS, ["m_axi"])
+    watch(dut, ports, ["m_axi"])
     await start_clock_and_reset(dut)
-    rounds = 1 if longest == SHORTEST else 3
+    rounds = 3 if number < MOST and longest != SHORTEST else 1
     await Combine(
         *(
             cocotb.start_soon(

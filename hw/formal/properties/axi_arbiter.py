@@ -1,18 +1,18 @@
 """The arbiters: masters take turns, and each has its own answers; no words keep the slave waiting.
 
-Of masters and slave it is assumed that what they show stays until it is taken (AMBA AXI4, A3.2.1).
+Three masters. Of them and the slave it is assumed that what they show stays until it is taken (AMBA
+AXI4, A3.2.1), and of the slave that it answers with an ID that it was given (A5.3).
 The FIFOs are replaced by any that let out only what came in, and take nothing without room, as is
 proved of them (`fifos`). Words have 8 bits: no block looks at them.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
 from stagecoach.gateware.dma.axi import channel_names, channel_payload
 from stagecoach.gateware.dma.axi_arbiter import (
     GRANTED_BURSTS,
-    MASTERS,
     AxiReadArbiter,
     AxiWriteArbiter,
 )
@@ -24,12 +24,13 @@ MODULE = "stagecoach.gateware.dma.axi_arbiter"
 
 WIDTH = 8
 LONGEST = 4
+MASTERS = 3
 
 
-def _numbered(axi: Any, channel: str, number: int) -> Value:
+def _numbered(axi: Any, channel: str, number: int, bits: int) -> Value:
     """What a master shows, with its number as the ID."""
     return Cat(
-        Const(number, 1) if name == f"{channel}id" else getattr(axi, name)
+        Const(number, bits) if name == f"{channel}id" else getattr(axi, name)
         for name in channel_names(axi, channel)
     )
 
@@ -40,25 +41,36 @@ def _addresses(h: Harness, inside: Inside, channel: str, asks: Any) -> tuple[Sig
     kept, full = Signal(len(channel_payload(slave, channel))), Signal(name="full")
     takes = [moves(axi, channel) for axi in masters]
     gone = moves(slave, channel)
-    with h.m.If(takes[0] | takes[1]):
-        given = [_numbered(axi, channel, number) for number, axi in enumerate(masters)]
-        h.m.d.sync += kept.eq(Mux(takes[1], given[1], given[0]))
-    h.m.d.sync += full.eq((full & ~gone) | takes[0] | takes[1])
-    h.check("one of the masters", ~(takes[0] & takes[1]))
-    h.check("there is room", ~(takes[0] | takes[1]) | ~full | gone)
+    comes = Cat(takes).any()
+    bits = len(getattr(slave, f"{channel}id"))
+    for number, axi in enumerate(masters):
+        with h.m.If(takes[number]):
+            h.m.d.sync += kept.eq(_numbered(axi, channel, number, bits))
+        others = Cat(takes[other] for other in range(MASTERS) if other != number)
+        h.check("one of the masters", ~(takes[number] & others.any()))
+    h.m.d.sync += full.eq((full & ~gone) | comes)
+    h.check("there is room", ~comes | ~full | gone)
     h.check("slave is shown it", ~valid(slave, channel) | full)
     h.check("as it was", ~full | (channel_payload(slave, channel) == kept))
     h.check("held", stays(h, slave, channel))
     h.invariant("place", inside.child("merge").ports.o.valid == full)
     latest = inside.child("merge").signal("latest")
+    h.invariant("latest", latest < MASTERS)
+
+    def turns_until(number: int) -> Value:
+        """How many come before it."""
+        return Mux(latest < number, number - 1 - latest, number + MASTERS - 1 - latest)
+
     for number, axi in enumerate(masters):
         h.assume(stays(h, axi, channel))
-        passed = Signal(2, name=f"passed_{number}")  # by the other one, while it waits
         waits = asks[number] & ~takes[number]
-        h.m.d.sync += passed.eq(Mux(waits, passed + takes[1 - number], 0))
-        h.check("passed once at most", passed <= 1)
-        h.invariant("next", (passed == 0) | (latest == 1 - number))
-        h.cover(f"{number} after it was passed", takes[number] & (passed == 1))
+        for other in range(MASTERS):
+            if other != number:
+                passed = Signal(2, name=f"passed_{number}_{other}")  # by the other one
+                h.m.d.sync += passed.eq(Mux(waits, passed + takes[other], 0))
+                h.check("passed once at most", passed <= 1)
+                h.invariant("next", (passed == 0) | (turns_until(number) < turns_until(other)))
+                h.cover(f"{number} after {other}", takes[number] & (passed == 1))
     return full, getattr(slave, f"{channel}id")
 
 
@@ -66,6 +78,7 @@ def _answers(h: Harness, inside: Inside, channel: str) -> None:
     """A master has the answers with its number, and no others."""
     slave = inside.ports.m_axi
     h.assume(stays(h, slave, channel))
+    h.assume(getattr(slave, f"{channel}id") < MASTERS)
     for number, axi in enumerate(inside.ports.axi):
         its = getattr(slave, f"{channel}id") == number
         fields = [name for name in channel_names(axi, channel) if name != f"{channel}id"]
@@ -78,7 +91,7 @@ def _answers(h: Harness, inside: Inside, channel: str) -> None:
 
 
 def _reads(h: Harness) -> None:
-    dut = AxiReadArbiter(WIDTH)
+    dut = AxiReadArbiter(WIDTH, MASTERS)
     inside = h.block(dut)
     full, _ = _addresses(h, inside, "ar", [axi.arvalid for axi in dut.axi])
     h.check("offered at once", dut.m_axi.arvalid == full)
@@ -86,7 +99,7 @@ def _reads(h: Harness) -> None:
 
 
 def _writes(h: Harness) -> None:
-    dut = AxiWriteArbiter(WIDTH, LONGEST)
+    dut = AxiWriteArbiter(WIDTH, LONGEST, MASTERS)
     inside = h.block(dut)
     slave = dut.m_axi
     fifos = [h.free_part(inside, f"words{number}") for number in range(MASTERS)]
@@ -109,8 +122,8 @@ def _writes(h: Harness) -> None:
 
     # W is that of the burst whose turn it is, until its last word.
     taken = moves(slave, "w")
-    next_word = Mux(order.o.payload, fifos[1].o.payload, fifos[0].o.payload)
-    next_valid = Mux(order.o.payload, fifos[1].o.valid, fifos[0].o.valid)
+    next_word = Array([fifo.o.payload for fifo in fifos])[order.o.payload]
+    next_valid = Array([fifo.o.valid for fifo in fifos])[order.o.payload]
     h.check("words of the one whose turn it is", slave.wvalid == (order.o.valid & next_valid))
     h.check("as they were", ~slave.wvalid | (channel_payload(slave, "w") == next_word))
     over = order.o.valid & order.o.ready
@@ -141,9 +154,11 @@ def _writes(h: Harness) -> None:
         h.invariant("whole", inside.signal("whole", number) == whole[number])
         h.invariant("granted and here", lasts == whole[number] + turns + waits)
         h.invariant("here", (lasts <= held) & (held <= 2 * LONGEST))
-    h.assume(~order.i.ready | (queued[0] + queued[1] < GRANTED_BURSTS))
-    h.invariant("granted", queued[0] + queued[1] <= GRANTED_BURSTS)
-    h.cover("word of the second one", taken & order.o.payload & slave.wlast)
+    in_order = sum(queued)
+    h.assume(~order.i.ready | (in_order < GRANTED_BURSTS))
+    h.invariant("granted", in_order <= GRANTED_BURSTS)
+    h.assume(~order.o.valid | (order.o.payload < MASTERS))
+    h.cover("word of the last one", taken & (order.o.payload == MASTERS - 1) & slave.wlast)
 
 
 def _property(block: str, name: str, build: Any, *changes: tuple[str, str]) -> Property:
@@ -164,7 +179,7 @@ PROPERTIES = (
         "with its number",
         _reads,
         ("merge.o.ready.eq(self.m_axi.arready)", "merge.o.ready.eq(1)"),
-        ("Const(number, 1) if", "Const(0, 1) if"),
+        ("Const(number, bits) if", "Const(0, bits) if"),
         ('getattr(slave, f"{channel}valid") & its', 'getattr(slave, f"{channel}valid")'),
     ),
     _property(
