@@ -6,9 +6,8 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import WORD_WIDTH
 
 RESPONSE_OKAY = 0
-
-
 RESPONSE_SLVERR = 2
+RESPONSE_DECERR = 3
 """RRESP and BRESP (AMBA AXI, A3.4.4)."""
 
 

@@ -21,6 +21,7 @@ from stagecoach.hw.boards.litex import dram, mac
 from stagecoach.hw.boards.litex.generate import NotGenerated
 from stagecoach.hw.cache import CacheError
 from stagecoach.hw.files import locked
+from stagecoach.hw.interface.device_memory import DEVICE_MEMORY_BASE
 from stagecoach.hw.nextpnr import ToolError, run
 from stagecoach.hw.rtlil import export
 from stagecoach.hw.synthesis import BUILD, cell_counts, synthesize
@@ -33,8 +34,8 @@ PORT = "ethernet_port"
 
 BLOCKS: dict[str, Callable[[], wiring.Component]] = {
     "WishboneWindow": WishboneWindow,
-    "AxiReadRouter": AxiReadRouter,
-    "AxiWriteRouter": AxiWriteRouter,
+    "AxiReadRouter": lambda: AxiReadRouter(DEVICE_MEMORY_BASE),
+    "AxiWriteRouter": lambda: AxiWriteRouter(DEVICE_MEMORY_BASE),
     "AxiReadArbiter": AxiReadArbiter,
     "AxiWriteArbiter": AxiWriteArbiter,
     "AxiCrossing": lambda: AxiCrossing(128),

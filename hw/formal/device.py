@@ -39,6 +39,7 @@ from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 from stagecoach.gateware.wishbone.window import WishboneWindow
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
+from stagecoach.hw.interface.device_memory import DEVICE_MEMORY_BASE
 
 # Only blocks that are asked for are elaborated.
 warnings.simplefilter("ignore", UnusedElaboratable)
@@ -71,8 +72,8 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "link watch": LinkWatch,
     "mac streams": MacStreams,
     "memory window": WishboneWindow,
-    "read router": AxiReadRouter,
-    "write router": AxiWriteRouter,
+    "read router": lambda: AxiReadRouter(DEVICE_MEMORY_BASE),
+    "write router": lambda: AxiWriteRouter(DEVICE_MEMORY_BASE),
     "read arbiter": AxiReadArbiter,
     "write arbiter": AxiWriteArbiter,
     "crossing": AxiCrossing,

@@ -29,7 +29,7 @@ from tests.support.runner import parameter, run_cocotb
 pytestmark = pytest.mark.slow
 
 OCTETS = 1 << 13
-SIDES = ("host", "device")
+SIDES = ("below", "above")
 
 
 class Routers(wiring.Component):
@@ -38,15 +38,15 @@ class Routers(wiring.Component):
     def __init__(self, width: int):
         self._width = width
         port = AxiSignature(width)
-        super().__init__({"axi": In(port), "host": Out(port), "device": Out(port)})
+        super().__init__({"axi": In(port), "below": Out(port), "above": Out(port)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.read = read = AxiReadRouter(self._width)
-        m.submodules.write = write = AxiWriteRouter(self._width)
+        m.submodules.read = read = AxiReadRouter(DEVICE_MEMORY_BASE, self._width)
+        m.submodules.write = write = AxiWriteRouter(DEVICE_MEMORY_BASE, self._width)
         connect_axi(m, self.axi, read.axi, write.axi)
-        connect_axi(m, self.host, read.host, write.host)
-        connect_axi(m, self.device, read.device, write.device)
+        connect_axi(m, self.below, read.below, write.below)
+        connect_axi(m, self.above, read.above, write.above)
         return m
 
 
@@ -55,6 +55,14 @@ class Routers(wiring.Component):
 def test_axi_router(width: int, burst: int) -> None:
     parameters = {"BURST": str(burst)}
     run_cocotb(Routers(width), __name__, parameters=parameters, test_filter="check_traffic")
+
+
+@pytest.mark.parametrize("boundary", [0, 1 << 64])
+@pytest.mark.parametrize("block", [AxiReadRouter, AxiWriteRouter])
+def test_wrong_boundary(block: type, boundary: int) -> None:
+    named = f"{block.__name__} boundary is {boundary}; allowed: 1 to 2\\^64 - 1"
+    with pytest.raises(ValueError, match=named):
+        block(boundary)
 
 
 def test_axi_router_cycles() -> None:
@@ -85,7 +93,7 @@ class OneSideMonitor:
                     others = [under_way[name] for name in SIDES if name != side]
                     assert others == [0], f"{address} of {side} is not alone"
                     place = int(port(f"{address}addr"))
-                    assert (place >= DEVICE_MEMORY_BASE) == (side == "device"), hex(place)
+                    assert (place >= DEVICE_MEMORY_BASE) == (side == "above"), hex(place)
                     if port(f"{address}ready"):
                         under_way[side] += 1
                         self.bursts[side] += 1
@@ -127,7 +135,7 @@ async def check_cycles_of_a_side(dut: Any) -> None:
     """Bursts of one side follow each other without a gap, as the models do without the router."""
     rng = seeded_random()
     master = make_master(dut, "axi", 16)
-    ram = make_ram(dut, "device", OCTETS)
+    ram = make_ram(dut, "above", OCTETS)
     await start_clock_and_reset(dut)
     region = Region(ram, DEVICE_MEMORY_BASE, OCTETS)
     region.fill(rng)
@@ -162,10 +170,10 @@ async def check_cycles_of_a_side(dut: Any) -> None:
 async def check_never_answered_reads_hold_up_reads_alone(dut: Any) -> None:
     rng = seeded_random()
     master = make_master(dut, "axi")
-    ram = make_ram(dut, "device", OCTETS)
+    ram = make_ram(dut, "above", OCTETS)
     for name in ("rvalid", "bvalid", "awready", "wready"):
-        getattr(dut, f"host__{name}").value = 0
-    dut.host__arready.value = 1
+        getattr(dut, f"below__{name}").value = 0
+    dut.below__arready.value = 1
     await start_clock_and_reset(dut)
     region = Region(ram, DEVICE_MEMORY_BASE, OCTETS)
     region.fill(rng)
@@ -177,7 +185,7 @@ async def check_never_answered_reads_hold_up_reads_alone(dut: Any) -> None:
         region.image[place : place + 64] = content = rng.randbytes(64)
         await master.write(DEVICE_MEMORY_BASE + place, content, awid=0)
         await ReadOnly()
-        assert not dut.device__arvalid.value, number
+        assert not dut.above__arvalid.value, number
         await RisingEdge(dut.clk)
     region.check()
     assert not stuck.done() and not behind.done()
@@ -192,7 +200,7 @@ async def check_never_more_bursts_than_are_counted(dut: Any) -> None:
         for side in SIDES:
             getattr(dut, f"{side}__{name}").value = 0
     for name in ("arready", "awready", "wready"):
-        getattr(dut, f"host__{name}").value = 1
+        getattr(dut, f"below__{name}").value = 1
     await start_clock_and_reset(dut)
     for name in ("araddr", "awaddr"):
         getattr(dut, f"axi__{name}").value = 0
@@ -202,7 +210,7 @@ async def check_never_more_bursts_than_are_counted(dut: Any) -> None:
     for _ in range(300):
         await ReadOnly()
         for channel in taken:
-            valid = getattr(dut, f"host__{channel}valid").value
+            valid = getattr(dut, f"below__{channel}valid").value
             taken[channel] += bool(valid and getattr(dut, f"axi__{channel}ready").value)
         await RisingEdge(dut.clk)
     assert taken == {"ar": 128, "aw": 32, "w": 32}

@@ -39,18 +39,18 @@ def _answer(h: Harness, channel: str, axi: Any, slave: Any, its: Any) -> None:
 
 
 def _one_side(h: Harness, turn: Inside, under_way: Any, most: int) -> None:
-    host, device = under_way
-    h.check("one side at a time", (host == 0) | (device == 0))
-    h.check("not too many", (host <= most) & (device <= most))
-    h.invariant("under way", turn.signal("under_way") == host + device)
-    h.invariant("side", ((host == 0) | ~turn.ports.device) & ((device == 0) | turn.ports.device))
+    below, above = under_way
+    h.check("one side at a time", (below == 0) | (above == 0))
+    h.check("not too many", (below <= most) & (above <= most))
+    h.invariant("under way", turn.signal("under_way") == below + above)
+    h.invariant("side", ((below == 0) | ~turn.ports.above) & ((above == 0) | turn.ports.above))
 
 
 def _reads(h: Harness) -> None:
-    dut = AxiReadRouter()
+    dut = AxiReadRouter(DEVICE_MEMORY_BASE)
     turn = h.block(dut).child("turn")
-    axi, slaves = dut.axi, (dut.host, dut.device)
-    to_device = axi.araddr >= DEVICE_MEMORY_BASE
+    axi, slaves = dut.axi, (dut.below, dut.above)
+    to_above = axi.araddr >= DEVICE_MEMORY_BASE
     h.assume(stays(h, axi, "ar"))
     under_way = [
         counted(h, f"reads_{number}", COUNT_BITS, moves(each, "ar"), moves(each, "r") & each.rlast)
@@ -59,7 +59,7 @@ def _reads(h: Harness) -> None:
     most = turn.ports._bursts
     _one_side(h, turn, under_way, most)
     for number, slave in enumerate(slaves):
-        mine, its = to_device == number, under_way[number]
+        mine, its = to_above == number, under_way[number]
         h.assume(~slave.rvalid | (its != 0))
         _request(h, "ar", axi, slave, mine)
         _answer(h, "r", axi, slave, its != 0)
@@ -71,11 +71,11 @@ def _reads(h: Harness) -> None:
 
 
 def _writes(h: Harness) -> None:
-    dut = AxiWriteRouter()
+    dut = AxiWriteRouter(DEVICE_MEMORY_BASE)
     inside = h.block(dut)
     turn = inside.child("turn")
-    axi, slaves = dut.axi, (dut.host, dut.device)
-    to_device = axi.awaddr >= DEVICE_MEMORY_BASE
+    axi, slaves = dut.axi, (dut.below, dut.above)
+    to_above = axi.awaddr >= DEVICE_MEMORY_BASE
     for channel in ("aw", "w"):
         h.assume(stays(h, axi, channel))
     # The address that waits was offered before.
@@ -98,7 +98,7 @@ def _writes(h: Harness) -> None:
     _one_side(h, turn, under_way, most)
     h.invariant("owed", inside.signal("owed") == due[0] + due[1])
     for number, slave in enumerate(slaves):
-        mine, its = to_device == number, under_way[number]
+        mine, its = to_above == number, under_way[number]
         h.assume(~slave.bvalid | ((taken[number] != 0) & (written[number] != 0)))
         h.invariant("taken", its == taken[number] + (told & mine))
         h.invariant("written", its == due[number] + written[number])
@@ -114,12 +114,12 @@ def _writes(h: Harness) -> None:
     _cover_change(h, *ends)
 
 
-def _cover_change(h: Harness, host: Any, device: Any) -> None:
+def _cover_change(h: Harness, below: Any, above: Any) -> None:
     """Each side answers after the other one."""
     answered = Signal(2, name="answered")
-    h.m.d.sync += answered.eq(answered | Cat(host, device))
-    h.cover("device after host", device & (answered == 0b01))
-    h.cover("host after device", host & (answered == 0b10))
+    h.m.d.sync += answered.eq(answered | Cat(below, above))
+    h.cover("above after below", above & (answered == 0b01))
+    h.cover("below after above", below & (answered == 0b10))
 
 
 def _property(block: str, name: str, build: Any, *changes: tuple[str, str]) -> Property:
@@ -138,7 +138,7 @@ PROPERTIES = (
         "a burst goes to the slave of its address, once none is under way at the other one; its "
         "answer is that of this slave",
         _reads,
-        ("self.device == self.to_device", "1"),
+        ("self.above == self.to_above", "1"),
         ("slave.arvalid.eq(axi.arvalid & turn.may & offered)", "slave.arvalid.eq(axi.arvalid)"),
         ("axi.arready.eq(turn.may & Mux", "axi.arready.eq(Mux"),
         ("axi.rready & axi.rlast", "axi.rready"),
