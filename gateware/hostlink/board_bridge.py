@@ -21,7 +21,8 @@ class BoardBridge(wiring.Component):
     There is room for `BOARD_ACCESSES` of them, whatever the memory does, and for their answers; an
     answer leaves when it is complete. So a memory that never answers stops these accesses for ever,
     and nothing else of the link. A word that is read takes 9 cycles, one that is written 20: so
-    long a burst occupies a memory that several ports share.
+    long a burst occupies a memory that several ports share, unless an arbiter collects its words.
+    Words and their address do not wait for each other.
 
     An access of 0 or more than 32 words, or of a message that is too short to have an address, is
     not made, and answered with SLVERR. A write whose message is too short writes only the words
@@ -54,7 +55,9 @@ class BoardBridge(wiring.Component):
         m.d.comb += [asked.commit.eq(1), answers.commit.eq(item.valid & item.ready & item.p.last)]
 
         address = Signal(8 * ADDRESS_OCTETS)
+        length = Signal(8)  # beats of the burst, without the first one
         beats = Signal(8)  # still to come, without the one under way
+        offers = Signal()  # the address of a write
         count = Signal(range(ADDRESS_OCTETS + 1))
         ended = Signal()  # the message is over
         wanted = Signal()  # it asks for an access
@@ -63,11 +66,12 @@ class BoardBridge(wiring.Component):
         response = Signal(2)
         m.d.comb += [
             axi.araddr.eq(address),
-            axi.arlen.eq(beats),
+            axi.arlen.eq(length),
             axi.arsize.eq(AXI_SIZE),
             axi.arburst.eq(AXI_INCR),
             axi.awaddr.eq(address),
-            axi.awlen.eq(beats),
+            axi.awlen.eq(length),
+            axi.awvalid.eq(offers),
             axi.awsize.eq(AXI_SIZE),
             axi.awburst.eq(AXI_INCR),
             axi.wdata.eq(word),
@@ -76,6 +80,8 @@ class BoardBridge(wiring.Component):
         ]
         with m.If(octet.valid & octet.ready):
             m.d.sync += ended.eq(octet.p.last)
+        with m.If(axi.awready):
+            m.d.sync += offers.eq(0)
         with m.FSM():
             with m.State("ADDRESS"):  # waits for address and count
                 m.d.comb += octet.ready.eq(1)
@@ -85,7 +91,11 @@ class BoardBridge(wiring.Component):
                     with m.If(count == ADDRESS_OCTETS):
                         words = octet.p.octet
                         is_allowed = (words != 0) & (words <= MAXIMUM_BEATS)
-                        m.d.sync += [beats.eq(words - 1), wanted.eq(is_allowed)]
+                        m.d.sync += [
+                            length.eq(words - 1),
+                            beats.eq(words - 1),
+                            wanted.eq(is_allowed),
+                        ]
                         m.next = "KIND"
                     with m.Else():
                         m.d.sync += address.eq(Cat(address[8:], octet.p.octet))
@@ -101,7 +111,8 @@ class BoardBridge(wiring.Component):
                         with m.If(ended):
                             m.next = "READ"
                         with m.Else():
-                            m.next = "WRITE"
+                            m.d.sync += offers.eq(1)
+                            m.next = "STROBES"
             with m.State("READ"):  # waits until the memory takes the burst
                 m.d.comb += axi.arvalid.eq(1)
                 with m.If(axi.arready):
@@ -122,10 +133,6 @@ class BoardBridge(wiring.Component):
                         m.next = "WORD"
                         with m.If(beats == 0):
                             m.next = "RESPONSE"
-            with m.State("WRITE"):  # waits until the memory takes the burst
-                m.d.comb += axi.awvalid.eq(1)
-                with m.If(axi.awready):
-                    m.next = "STROBES"
             with m.State("STROBES"):  # waits for those of a word
                 m.d.sync += [count.eq(0), strobes.eq(0)]
                 with m.If(ended):

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.board_memory import ID_WIDTH, BoardMemoryPaths
 from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.gateware.ethernet.layouts import AxiStreamSignature
 from stagecoach.gateware.hostlink.nic_link import NicLink
@@ -16,6 +17,7 @@ from stagecoach.gateware.registers.split import RegisterSplit
 from stagecoach.gateware.tcp.microseconds import Microseconds
 from stagecoach.gateware.wishbone.ports import WishboneSignature
 from stagecoach.gateware.wishbone.window import WishboneWindow
+from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS
 from stagecoach.hw.interface.registers import MEMORY
 from stagecoach.hw.interface.sizes import MTU
 
@@ -26,24 +28,23 @@ WINDOW_ADDRESS = address_of("MEMORY_ID", MEMORY)
 class SerialNic(wiring.Component):
     """An RNIC with an Ethernet port of its own, set up over two serial pins.
 
-    Registers, interrupts and the memory of `m_axi` of `RnicNic` are at the other end of the link.
-    All that is at its `t_axi` is in the board's memory: rings of connections, and the frames and
-    notices of the driver, which reaches them through `h_axi`. So a host that is slow, or gone,
-    holds up neither frames nor connections; it holds up RDMA to and from its own memory.
+    Registers, interrupts and the host's memory are at the other end of the link. Rings of
+    connections, and the frames and notices of the driver, are in the board's memory, and so is what
+    RDMA reaches from `DEVICE_MEMORY_BASE` on. The host reaches it, too (`BoardBridge`). So a host
+    that is slow, or gone, holds up neither frames nor connections; it holds up RDMA to and from its
+    own memory, and after that RDMA to the board's (`BoardMemoryPaths`).
 
-    Each session begins with a reset of the device and of the window, but not of `uart_tx`, nor of
-    the time. `restart` tells of it: bursts under way at `t_axi` and `h_axi` end in their middle,
-    and an answer that comes later would be taken for that of another one. So what stands there has
-    to forget them: by `restart`, which is high for 16 cycles. A frame at `tx` may end without
-    `tlast`, and of one at `rx` the rest is dropped.
+    Each session begins with a reset of the device and of the window, but not of `uart_tx`, of the
+    time, or of what is at `memory`: bursts under way there end as they should, without effect.
+    `restart` is high for 16 cycles: a frame at `tx` may have ended without `tlast`, and of one at
+    `rx` the rest is dropped.
 
     A register access takes a cycle more with a window than without (`RegisterSplit`).
 
     Parameters
     ----------
     config: sizes of the device. clock_hz: the core clock. baud: of the UART.
-    memory_log2: base 2 logarithm of the bytes of the board's memory, whose addresses at `t_axi`
-        and `h_axi` begin at 0.
+    memory_log2: base 2 logarithm of the bytes of the board's memory, whose addresses begin at 0.
     mtu: of `RnicNic`.
     has_controller: there is a window to the registers of the memory's controller.
 
@@ -51,8 +52,8 @@ class SerialNic(wiring.Component):
     -------
     uart_rx, uart_tx: the pins; `uart_rx` of any clock.
     rx, tx: frames, as `RnicNic` has them.
-    t_axi: the engine's port to the board's memory. h_axi: that of the host, see `BoardBridge`.
-    restart: what is under way at `t_axi` and `h_axi` is forgotten.
+    memory: to the board's memory, see `BoardMemoryPaths`.
+    restart: the device begins anew.
     controller: with `has_controller`, to the memory controller, in the domain `wishbone`.
     """
 
@@ -72,13 +73,13 @@ class SerialNic(wiring.Component):
         retry_cycles = int(RETRY_SECONDS * clock_hz)
         self._link = NicLink(config, clock_hz, retry_cycles, memory_log2)
         self._nic = RnicNic(config, mtu)
+        self._paths = BoardMemoryPaths(memory_log2, MAXIMUM_BEATS)
         ports = {
             "uart_rx": In(1),
             "uart_tx": Out(1, init=1),
             "rx": In(AxiStreamSignature()),
             "tx": Out(AxiStreamSignature()),
-            "t_axi": Out(AxiSignature()),
-            "h_axi": Out(AxiSignature()),
+            "memory": Out(AxiSignature(id_width=ID_WIDTH)),
             "restart": Out(1),
         }
         if has_controller:
@@ -114,10 +115,8 @@ class SerialNic(wiring.Component):
         wiring.connect(m, link.o, transmitter.i)
         wiring.connect(m, wiring.flipped(self.rx), nic.rx)
         wiring.connect(m, nic.tx, wiring.flipped(self.tx))
-        wiring.connect(m, nic.t_axi, wiring.flipped(self.t_axi))
-        wiring.connect(m, link.board, wiring.flipped(self.h_axi))
         self._join_registers(m, link, nic)
-        self._join_memory(m, link, nic)
+        self._join_memory(m, link, nic, reset)
         return m
 
     def _join_registers(self, m: Module, link: NicLink, nic: RnicNic) -> None:
@@ -132,6 +131,12 @@ class SerialNic(wiring.Component):
         wiring.connect(m, split.above, window.bus)
         wiring.connect(m, window.slave, wiring.flipped(self.controller))
 
-    def _join_memory(self, m: Module, link: NicLink, nic: RnicNic) -> None:
-        """All of `m_axi` is the host's memory."""
-        wiring.connect(m, nic.m_axi, link.memory)
+    def _join_memory(self, m: Module, link: NicLink, nic: RnicNic, reset: Signal) -> None:
+        m.submodules.paths = paths = self._paths
+        wiring.connect(m, nic.m_axi, paths.m_axi)
+        wiring.connect(m, nic.t_axi, paths.t_axi)
+        wiring.connect(m, link.board, paths.h_axi)
+        wiring.connect(m, paths.host, link.memory)
+        wiring.connect(m, paths.memory, wiring.flipped(self.memory))
+        # The link begins anew a cycle before the device does.
+        m.d.comb += paths.isolate.eq(link.restart | reset)

@@ -68,7 +68,7 @@ class Nic(Host):
         board = Board()
         self.stored = bytearray(1 << MEMORY_LOG2)
         assert board.map(self.stored) == 0
-        self.ports = [AxiMemory(dut, name, dut.clk, board) for name in ("t_axi", "h_axi")]
+        self.memory = AxiMemory(dut, "memory", dut.clk, board)
         self.wire = Wire(dut, rng)
         self.controller = Slave(dut, "controller", 10.0)
         dut.tx__tready.value = 1
@@ -76,7 +76,7 @@ class Nic(Host):
     async def begin(self) -> "Nic":
         self.rx.value = 1
         await self.controller.start()  # with the clock and reset of the device
-        for port in (*self.ports, self.wire):
+        for port in (self.memory, self.wire):
             cocotb.start_soon(port.run())
         cocotb.start_soon(self._listen())
         self.hello = await self.open(0x1234_5678)

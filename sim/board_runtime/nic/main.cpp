@@ -19,20 +19,18 @@ class Surroundings {
     static constexpr int kSleepMilliseconds = 1;
 
     Surroundings(unsigned memory_log2, int socket)
-        : memory_(memory_log2), engine_(memory_), host_(memory_), frames_(socket) {}
+        : memory_(memory_log2), port_(memory_), frames_(socket) {}
 
     static decltype((std::declval<Vboard&>().uart_rx)) rx(Vboard& model) { return model.uart_rx; }
     static bool tx(const Vboard& model) { return model.uart_tx; }
 
     bool look() { return frames_.look(); }
     void drive(Vboard& model) {
-        engine_.drive(model);
-        host_.drive(model);
+        port_.drive(model);
         frames_.drive(model);
     }
     void sample(Vboard& model) {
-        engine_.sample(model);
-        host_.sample(model);
+        port_.sample(model);
         frames_.sample(model);
     }
     std::string statistics() const {
@@ -42,8 +40,7 @@ class Surroundings {
 
   private:
     Memory memory_;
-    MemoryPort<EnginePort> engine_;
-    MemoryPort<HostPort> host_;
+    MemoryPort<BoardPort> port_;
     Frames frames_;
 };
 

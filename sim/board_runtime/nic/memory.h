@@ -1,4 +1,4 @@
-// The board's memory, and an AXI4 slave for each of its ports: in order, with a fixed latency.
+// The board's memory, an AXI4 slave: in order, with a fixed latency.
 #pragma once
 
 #include <cstdint>
@@ -66,10 +66,6 @@ class MemoryPort {
     // Before the next clock edge: the handshakes of this cycle.
     void sample(Vboard& model) {
         Port port{model};
-        if (model.restart) {  // all that was under way is forgotten
-            reads_.clear(), writes_.clear(), answers_.clear(), beats_.clear();
-            return;
-        }
         if (port.rvalid() && port.rready()) {
             Burst& burst = reads_.front();
             burst.address += 8;
@@ -160,7 +156,6 @@ class MemoryPort {
         NIC_AXI_SIGNAL(group, rlast) NIC_AXI_SIGNAL(group, rvalid) NIC_AXI_SIGNAL(group, rready) \
     }
 
-NIC_AXI(EnginePort, t_axi);
-NIC_AXI(HostPort, h_axi);
+NIC_AXI(BoardPort, memory);
 
 }  // namespace stagecoach
