@@ -26,7 +26,7 @@ _Word = tuple[int, int, int, int]
 
 
 class AxiMemory:
-    """Answers the bursts of `<prefix>__ar...` and so on from `memory`, in order.
+    """Answers the bursts of `<prefix>__ar...` and so on from `memory`, in order, each with its ID.
 
     The port may have any width; a word is what it moves in a cycle.
 
@@ -66,8 +66,9 @@ class AxiMemory:
         self.last_write_cycle: int | None = None
 
         names = (
-            "araddr arlen arvalid arready rdata rresp rlast rvalid rready rid "
-            "awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bresp bvalid bready bid"
+            "araddr arid arlen arvalid arready rdata rresp rlast rvalid rready rid "
+            "awaddr awid awlen awvalid awready wdata wstrb wlast wvalid wready "
+            "bresp bvalid bready bid"
         )
         self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
         self._octets = len(self._p["wdata"]) // 8
@@ -94,12 +95,12 @@ class AxiMemory:
         drive = Drive(p)
         read = {name: reader(signal) for name, signal in p.items()}
         edge = RisingEdge(self._clock)
-        reads: deque[tuple[int, int, int]] = deque()  # due, address, words left
-        writes: deque[list[int]] = deque()  # address, words left
+        reads: deque[tuple[int, int, int, int]] = deque()  # due, ID, address, words left
+        writes: deque[list[int]] = deque()  # address, words left, ID
         words: deque[tuple[int, int, int]] = deque()
-        answers: deque[tuple[int, int, list[_Word]]] = deque()  # due, response, not yet visible
+        answers: deque[tuple[int, int, int, list[_Word]]] = deque()  # due, ID, response, hidden
         good = True
-        hidden: list[_Word] = []
+        hidden: list[_Word] = []  # not yet visible
         answered: list[_Word] = []
         arready = awready = wready = rvalid = bvalid = 0
         while True:
@@ -109,9 +110,9 @@ class AxiMemory:
             if arready and read["arvalid"]():
                 address = read["araddr"]()
                 due = cycle + self._latency_of(address)
-                reads.append((due, address, read["arlen"]() + 1))
+                reads.append((due, read["arid"](), address, read["arlen"]() + 1))
             if awready and read["awvalid"]():
-                writes.append([read["awaddr"](), read["awlen"]() + 1])
+                writes.append([read["awaddr"](), read["awlen"]() + 1, read["awid"]()])
             if wready and read["wvalid"]():
                 words.append((read["wdata"](), read["wstrb"](), read["wlast"]()))
                 if self.first_write_cycle is None:
@@ -139,20 +140,21 @@ class AxiMemory:
                 if last:
                     writes.popleft()
                     due = cycle + self._write_latency
-                    answers.append((due, OKAY if good else SLVERR, hidden))
+                    answers.append((due, burst[2], OKAY if good else SLVERR, hidden))
                     good, hidden = True, []
             if not rvalid and reads and reads[0][0] <= cycle and self._open():
-                due, address, left = reads.popleft()
+                due, number, address, left = reads.popleft()
                 found = self._memory.read_word(address, octets)
                 p["rdata"].value = 0 if found is None else found
                 p["rresp"].value = SLVERR if found is None else OKAY
                 p["rlast"].value = int(left == 1)
+                p["rid"].value = number
                 rvalid = 1
                 self.words_read += 1
                 if left > 1:
-                    reads.appendleft((due, address + octets, left - 1))
+                    reads.appendleft((due, number, address + octets, left - 1))
             if not bvalid and answers and answers[0][0] <= cycle and self._open():
-                _, p["bresp"].value, answered = answers.popleft()
+                _, p["bid"].value, p["bresp"].value, answered = answers.popleft()
                 bvalid = 1
             arready = awready = wready = 1
             if self._rng is not None:
