@@ -31,10 +31,13 @@ class AxiErrorSlave(wiring.Component):
         m = Module()
         axi = self.axi
         left = Signal.like(axi.arlen)  # words of the read after this one
-        reads, writes, answers = Signal(), Signal(), Signal()
+        reads = Signal()  # a read is under way
+        writes = Signal()  # words are to come
+        answers = Signal()  # they have come
         m.d.comb += [
             axi.arready.eq(~reads),
             axi.rvalid.eq(reads),
+            axi.rdata.eq(0),
             axi.rresp.eq(RESPONSE_DECERR),
             axi.rlast.eq(left == 0),
             axi.awready.eq(~writes & ~answers),

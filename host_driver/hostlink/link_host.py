@@ -60,25 +60,29 @@ class LinkHost:
 
     Parameters
     ----------
-    link: to the board. octets: of the board's memory, which is given away from its beginning on.
+    link: to the board. octets: of the board's memory, which is given away from its end on.
+
+    Attributes
+    ----------
+    free: bytes from its beginning on that are not given away.
     """
 
     def __init__(self, link: BoardLink, octets: int):
         self._link = link
         self._octets = octets
-        self._free = 0  # first byte
-        self._lock = threading.Lock()  # of it
+        self.free = octets
+        self._lock = threading.Lock()  # of `free`
 
     def allocate(self, octets: int, alignment: int = 8) -> SharedMemory:
         """Memory of the board. Raises `TransportError` if it has not so much any more."""
         with self._lock:
-            address = -(-self._free // alignment) * alignment
-            if address + octets > self._octets:
+            address = (self.free - octets) // alignment * alignment
+            if address < 0:
                 raise TransportError(
                     f"the board's memory of {self._octets} bytes has no {octets} for the network "
-                    f"beside the {self._free} that are in use"
+                    f"beside the {self._octets - self.free} that are in use"
                 )
-            self._free = address + octets
+            self.free = address
         return BoardPiece(self._link, address)
 
     def read_register(self, address: int) -> int:

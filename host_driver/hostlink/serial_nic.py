@@ -23,6 +23,7 @@ from stagecoach.host_driver.network.settings import Settings
 from stagecoach.host_driver.network.streams import NetworkStreams
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
 from stagecoach.host_driver.transport.network import NetworkPort
+from stagecoach.hw.interface.device_memory import LEAST_MEMORY
 
 NETWORK_IRQ = 1
 """Bit of INTERRUPT."""
@@ -32,10 +33,11 @@ QUEUES = QueueSizes(queue_log2=8, slots_log2=7, frames_log2=5)
 
 
 class SerialNic(NetworkStreams, SerialLink):
-    """A `NetworkTransport` to a board at a serial port whose device has an Ethernet port.
+    """A `NetworkTransport` and `MemoryTransport` to a board with Ethernet at a serial port.
 
     Registers and the memory of programs are at the other end of the link; rings of connections and
-    the driver's frames are in the board's memory. The board's device is reset when it is opened. A
+    the driver's frames are in the board's memory, at its end. `DeviceMemory` is what is before them
+    if all connections are open. The board's device is reset when it is opened, its memory is not. A
     thread serves the port.
 
     Parameters
@@ -72,6 +74,10 @@ class SerialNic(NetworkStreams, SerialLink):
             rings = HardwareSettings(settings.mac, queues=QUEUES)
             self._port_of_network = HardwarePort(host, rings)
             undo.callback(self._port_of_network.close, "the device is closed")
+            # The rings of a connection are made when its number is used for the first time.
+            connections = self._port_of_network.maximum_connections
+            left = host.free - connections * (rings.rx_ring + rings.tx_ring)
+            self._memory_octets = max(0, left // LEAST_MEMORY * LEAST_MEMORY)
             mtu = min(settings.mtu, self._port_of_network.mtu)
             self.settings = replace(settings, mtu=mtu, receive_buffer=rings.rx_ring)
             self.stack = Network(self._port_of_network, self.settings, times)
@@ -106,7 +112,22 @@ class SerialNic(NetworkStreams, SerialLink):
             "mtu": settings.mtu,
         }
 
-    # The board's memory, and what `LinkHost` needs beside.
+    # The board's memory, for programs.
+
+    @property
+    def memory_octets(self) -> int:
+        """Bytes of it that the network does not need."""
+        return self._memory_octets
+
+    def read_memory(self, offset: int, octets: int) -> bytes:
+        """See `MemoryTransport`. It takes as long as `read_board`."""
+        return self.read_board(offset, octets)
+
+    def write_memory(self, offset: int, data: memoryview) -> None:
+        """See `MemoryTransport`."""
+        self.write_board(offset, bytes(data))
+
+    # The same for the network, and what `LinkHost` needs beside.
 
     def read_board(self, address: int, octets: int) -> bytes:
         """Bytes of the board's memory; an access of up to 256 takes a round trip of the link."""

@@ -12,6 +12,8 @@ from amaranth.lib import stream, wiring
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.axi_arbiter import AxiReadArbiter, AxiWriteArbiter
 from stagecoach.gateware.dma.axi_crossing import AxiCrossing
+from stagecoach.gateware.dma.axi_error_slave import AxiErrorSlave
+from stagecoach.gateware.dma.axi_isolator import AxiIsolator
 from stagecoach.gateware.dma.axi_router import AxiReadRouter, AxiWriteRouter
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.ethernet.link_watch import LinkWatch
@@ -77,6 +79,8 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "read arbiter": AxiReadArbiter,
     "write arbiter": AxiWriteArbiter,
     "crossing": AxiCrossing,
+    "isolator": AxiIsolator,
+    "error slave": AxiErrorSlave,
     "nic": lambda: RnicNic(RnicConfig()),
     "nic link": lambda: NicLink(RnicConfig(), 100_000_000, 10_000_000, 29),
     "serial nic": lambda: SerialNic(RnicConfig(), 100_000_000, 2_000_000, 29),

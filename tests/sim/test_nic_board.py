@@ -15,6 +15,7 @@ from stagecoach.host_driver.board_memory.errors import NoBoardMemory
 from stagecoach.host_driver.board_memory.memory import BoardMemory
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.device_memory import DeviceMemory
 from stagecoach.host_driver.enums import AccessFlags, WCStatus, WROpcode
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.hostlink.serial_link import LinkTimes
@@ -43,6 +44,13 @@ ADDRESS, PEER_ADDRESS = "192.0.2.10", "192.0.2.1"
 SETTINGS = Settings.parse(f"{ADDRESS}/24", bytes([2, 0, 192, 0, 2, 10]))
 RTO_MS = 10_000
 """Of the peer: seconds of the wall are a fraction of one for a board that is simulated."""
+
+EVERYTHING = (
+    AccessFlags.LOCAL_WRITE
+    | AccessFlags.REMOTE_WRITE
+    | AccessFlags.REMOTE_READ
+    | AccessFlags.REMOTE_ATOMIC
+)
 
 OCTETS = 200
 BEFORE = 41
@@ -92,11 +100,24 @@ class End:
         assert done.status == WCStatus.SUCCESS, done.describe()
 
 
-def test_a_peer_writes_reads_and_adds_in_the_memory_of_the_board(board, wire):
+def reach(client: End, region: MR) -> None:
+    """The client writes, reads and adds in a region of the board."""
+    content = bytes(range(OCTETS))
+    client.memory[:OCTETS] = content
+    client.do(WROpcode.RDMA_WRITE, OCTETS, region, OCTETS)
+    client.memory[:OCTETS] = bytes(OCTETS)
+    client.do(WROpcode.RDMA_READ, OCTETS, region, OCTETS)
+    assert client.memory[:OCTETS] == content == region.read(OCTETS, OCTETS)
+    region.write(BEFORE.to_bytes(8, "little"), 8)
+    client.do(WROpcode.ATOMIC_FETCH_AND_ADD, 8, region, 0, compare_add=1)
+    assert client.memory[:8] == BEFORE.to_bytes(8, "little")
+    assert region.read(8) == (BEFORE + 1).to_bytes(8, "little")
+
+
+def test_a_peer_writes_reads_and_adds_in_both_memories(board, wire):
     device = SerialNic(board.port, SETTINGS, BAUD, link_times=PATIENT, times=SHORT)
     assert isinstance(device, NetworkTransport)
-    remote = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
-    with End(device, remote | AccessFlags.REMOTE_ATOMIC) as server:
+    with End(device, EVERYTHING) as server:
         info = device.info
         assert (info["kind"], info["tcp"], info["ip"]) == (
             "serial NIC",
@@ -104,6 +125,10 @@ def test_a_peer_writes_reads_and_adds_in_the_memory_of_the_board(board, wire):
             f"{ADDRESS}/24",
         )
         assert (info["clock_hz"], info["board_memory"]) == (CLOCK_HZ, 1 << MEMORY_LOG2)
+        # Without the rings of all connections, and a page and more of the driver's frames.
+        rings = CONFIG.qps * (1 << 19)
+        assert (1 << MEMORY_LOG2) - rings > device.memory_octets > (1 << MEMORY_LOG2) - 2 * rings
+        assert server.context.query_device().max_dm_size == device.memory_octets
         assert server.context.query_device().max_qp == CONFIG.qps
         with pytest.raises(NoBoardMemory, match="no MEMORY_ID"):
             BoardMemory(server.context)
@@ -119,16 +144,11 @@ def test_a_peer_writes_reads_and_adds_in_the_memory_of_the_board(board, wire):
                 accepting.start()
                 cm.connect(client.qp, ADDRESS, listener.port, timeout=SECONDS)
                 accepting.join(SECONDS)
-            content = bytes(range(OCTETS))
-            client.memory[:OCTETS] = content
-            client.do(WROpcode.RDMA_WRITE, OCTETS, server.mr, OCTETS)
-            client.memory[:OCTETS] = bytes(OCTETS)
-            client.do(WROpcode.RDMA_READ, OCTETS, server.mr, OCTETS)
-            assert client.memory[:OCTETS] == content == server.memory[OCTETS:]
-            server.memory[:8] = BEFORE.to_bytes(8, "little")
-            client.do(WROpcode.ATOMIC_FETCH_AND_ADD, 8, server.mr, 0, compare_add=1)
-            assert client.memory[:8] == BEFORE.to_bytes(8, "little")
-            assert server.memory[:8] == (BEFORE + 1).to_bytes(8, "little")
+            of_host = MR(server.pd, server.memory, EVERYTHING)
+            reach(client, of_host)
+            # The host has nothing at addresses of the board's memory: it is the board that answers.
+            with DeviceMemory(server.context, 2 * OCTETS) as memory:
+                reach(client, MR(server.pd, memory, EVERYTHING))
             (connection,) = device.stack.connections()
             assert connection.info is not None and connection.info.state == "ESTABLISHED"
     board.close()

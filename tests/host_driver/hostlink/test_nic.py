@@ -160,10 +160,12 @@ def test_pieces_of_the_memory_are_apart_and_end_with_it() -> None:
     board = Board()
     host = LinkHost(board, SIZE)  # type: ignore[arg-type]
     first, second = host.allocate(24), host.allocate(PIECE, PIECE)
-    assert (first.address, second.address) == (0, PIECE)
+    assert (first.address, second.address) == (SIZE - 24, SIZE - 2 * PIECE)
+    assert host.free == SIZE - 2 * PIECE
     first.write(0, b"a" * 24)
     second.write(3, b"bc")
     assert first.read(22, 2) == b"aa" and second.read(2, 4) == b"\0bc\0"
-    assert board.octets[PIECE + 3 : PIECE + 5] == b"bc"
-    with pytest.raises(TransportError, match=r"of 1024 bytes has no 1024 for the network beside"):
-        host.allocate(SIZE)
+    assert board.octets[second.address + 3 : second.address + 5] == b"bc"
+    with pytest.raises(TransportError, match=r"of 1024 bytes has no 513 for the network beside"):
+        host.allocate(SIZE - 2 * PIECE + 1)
+    assert host.allocate(SIZE - 2 * PIECE).address == host.free == 0
