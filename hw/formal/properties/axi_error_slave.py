@@ -54,6 +54,7 @@ def _error_slave(h: Harness) -> None:
     states = inside.signal("writes"), inside.signal("answers")
     h.invariant("writes", states[0] == ((writes != 0) & (written == 0)))
     h.invariant("answers", states[1] == (written != 0))
+    h.invariant("whose", (writes == 0) | (axi.bid == wanted))
     h.cover("two reads", Mux(h.past(axi.rlast & moves(axi, "r")), axi.arready, 0))
     h.cover("a write of two words", moves(axi, "b") & h.past(over & h.past(moves(axi, "w"))))
 
