@@ -24,8 +24,9 @@ class RnicNic(wiring.Component):
     """An iWARP RNIC, a TCP engine, and an Ethernet port.
 
     The RNIC is `Rnic`, its LLP port joined to the engine: connection n of the LLP port is lane n of
-    the engine. Two memory ports, so that reads of one never wait for those of the other; both have
-    the address space of the host. A register access takes a cycle more than those of `Rnic`, and
+    the engine. Two memory ports, so that reads of one never wait for those of the other. What is at
+    them is up to the design around it: the memory of the host at both, or a memory of the board at
+    `t_axi`, as in `SerialNic`. A register access takes a cycle more than those of `Rnic`, and
     accesses of a direction are answered in order, whichever side they are for (`RegisterSplit`).
 
     `rx` is always ready. While `tx` takes nothing nothing is sent, and the rest goes on until it
@@ -41,7 +42,7 @@ class RnicNic(wiring.Component):
     Members
     -------
     s_axi: registers, AXI4-Lite slave: of the RNIC, and from `FIRST_ADDRESS` on of the network.
-    m_axi: host memory of the RNIC, AXI4 master. t_axi: the same of the engine.
+    m_axi: memory of the RNIC, AXI4 master. t_axi: that of the engine.
     rx, tx: frames without FCS from the MAC, and to it. Between the words of a frame, `tvalid` of
         `tx` stays high.
     time_us: microseconds modulo 2^32. It may jump ahead; by less than 2^30 while `armed`.

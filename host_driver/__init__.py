@@ -4,6 +4,12 @@
 if __name__ != "stagecoach.host_driver":
     raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
 
+from stagecoach.host_driver.board_memory.errors import (
+    MemoryControllerError,
+    MemoryNotLevelled,
+    MemoryTestFailed,
+    NoBoardMemory,
+)
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
 from stagecoach.host_driver.cm_async import accept_connection, open_connection
 from stagecoach.host_driver.cm_responder import AcceptedRequest
@@ -118,8 +124,12 @@ __all__ = [
     "InsufficientIRD",
     "ListenerClosed",
     "MalformedFrame",
+    "MemoryControllerError",
+    "MemoryNotLevelled",
+    "MemoryTestFailed",
     "MissingExtra",
     "NetworkSettingsError",
+    "NoBoardMemory",
     "NoDeviceMemory",
     "NoMatchingRTR",
     "NoNeighbour",

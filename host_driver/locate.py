@@ -14,7 +14,7 @@ from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.hostlink.serial_link import DEFAULT_BAUD, LinkTimes
 from stagecoach.host_driver.hostlink.serial_nic import SerialNic
 from stagecoach.host_driver.network.errors import NetworkSettingsError
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 
 SIMULATION = "simulation"
 NETWORK_CARD = "sim"
@@ -55,7 +55,7 @@ class Locator:
     port: str | None = None
     options: tuple[tuple[str, float], ...] = ()
     is_card: bool = False
-    interface: Settings | None = None
+    interface: NetworkSettings | None = None
 
     @property
     def is_simulated(self) -> bool:
@@ -136,18 +136,18 @@ def parse_device(text: str) -> Locator:
     return Locator(text, parts.path, tuple(options.items()), interface=settings)
 
 
-def _interface(text: str, given: dict[str, str]) -> Settings:
+def _interface(text: str, given: dict[str, str]) -> NetworkSettings:
     """The interface of a board with Ethernet. Its MAC address follows from the IP address."""
     if "ip" not in given:
         raise DeviceNameError(
             f"{next(iter(given))} without ip in device {text!r}; allowed: ip=192.0.2.10/24"
         )
     try:
-        own = Settings.parse(given["ip"], LOCAL_MAC).own
+        own = NetworkSettings.parse(given["ip"], LOCAL_MAC).own
         mac = LOCAL_MAC[:2] + own.packed
         if "mac" in given:
             mac = bytes.fromhex(given["mac"].replace(":", ""))
-        return Settings.parse(given["ip"], mac, given.get("gw"))
+        return NetworkSettings.parse(given["ip"], mac, given.get("gw"))
     except (NetworkSettingsError, ValueError) as error:
         raise DeviceNameError(f"device {text!r}: {error}") from None
 

@@ -15,6 +15,7 @@ from stagecoach.cli.perf import end as perf
 from stagecoach.cli.perf import settings as perf_settings
 from stagecoach.cli.top import command as top
 from stagecoach.host_driver import Cause, WCStatus, errors, extras, mpa_errors
+from stagecoach.host_driver.board_memory import errors as board_memory
 from stagecoach.host_driver.network import errors as network
 from stagecoach.host_driver.transport import base
 from stagecoach.hw import cache
@@ -46,7 +47,7 @@ def names(section: str) -> list[str]:
     return [row[0].strip("`") for row in rows(section)]
 
 
-API = (errors, mpa_errors, extras, base, network)
+API = (errors, mpa_errors, extras, base, network, board_memory)
 COMMANDS = (
     *(demo, perf, perf_settings, rping, verilator, cache, capture_file, mount, status, top),
     handle_key,

@@ -47,6 +47,7 @@ def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_public_names_are_those_of_the_driver_and_the_devices():
     more = {"CocotbDevice", "Rnic", "RnicConfig", "RnicPair", "SerialDevice", "SimulatedDevice"}
     more |= {"CycleTime", "RnicNic", "SimulatedNic", "run_cocotb", "start_pair"}
+    more |= {"BoardMemory", "NetworkSettings", "SerialNic"}
     assert set(stagecoach.__all__) == more | set(host_driver.__all__)
     assert len(stagecoach.__all__) == len(set(stagecoach.__all__))
     for name in host_driver.__all__:

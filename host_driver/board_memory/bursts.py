@@ -79,7 +79,7 @@ class Bursts:
     def write(self, place: Place, octets: bytes) -> None:
         """Write a burst: byte n belongs to lane n mod `LANES`."""
         if len(octets) != BURST_OCTETS:
-            raise ValueError(f"{len(octets)} octets of a burst; allowed: {BURST_OCTETS}")
+            raise ValueError(f"{len(octets)} bytes of a burst; allowed: {BURST_OCTETS}")
         for phase in range(SETTINGS["nphases"]):
             part = octets[phase * _PHASE_OCTETS : (phase + 1) * _PHASE_OCTETS]
             self._window.write(f"sdram_dfii_pi{phase}_wrdata", int.from_bytes(part, "little"))

@@ -19,7 +19,7 @@ from stagecoach.host_driver.network.hardware.frame_queues import QueueSizes
 from stagecoach.host_driver.network.hardware.start import HardwareSettings
 from stagecoach.host_driver.network.hardware_port import HardwarePort
 from stagecoach.host_driver.network.network import Network
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.streams import NetworkStreams
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
 from stagecoach.host_driver.transport.network import NetworkPort
@@ -60,7 +60,7 @@ class SerialNic(NetworkStreams, SerialLink):
     def __init__(
         self,
         port: str,
-        settings: Settings,
+        settings: NetworkSettings,
         baud: int = DEFAULT_BAUD,
         *,
         link_times: LinkTimes | None = None,

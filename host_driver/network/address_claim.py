@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 
 from stagecoach.host_driver.network.arp import UNSPECIFIED, ArpPacket, Operation
 from stagecoach.host_driver.network.ethernet import BROADCAST, NO_MAC, EtherType, Frame
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 
 PROBES = 3
 ANNOUNCEMENTS = 2
@@ -56,7 +56,7 @@ class AddressClaim:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NetworkSettings,
         send: Callable[[Frame], None],
         now_us: int,
         times: ProbeTimes = RFC_5227,

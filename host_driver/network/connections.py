@@ -15,7 +15,7 @@ from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.path_mtu import PathMtus
 from stagecoach.host_driver.network.rate_limit import RateLimit
 from stagecoach.host_driver.network.sequence import advance
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkListener
 from stagecoach.host_driver.network.tcp import Flag, Segment
 from stagecoach.host_driver.network.time_wait import Answer, Ends, TimeWait
@@ -91,7 +91,7 @@ class Connections:
     def __init__(
         self,
         turn: Turn,
-        settings: Settings,
+        settings: NetworkSettings,
         output: Output,
         counters: Counter[str],
         take_early: Callable[[Ends], tuple[bytes, ...]],

@@ -18,7 +18,7 @@ from stagecoach.host_driver.network.keep_alive import KeepAlive, Step
 from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.path_mtu import PathMtus
 from stagecoach.host_driver.network.sequence import advance, distance
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.host_driver.network.tcp import HEADER_OCTETS as TCP_OCTETS
 from stagecoach.host_driver.network.tcp import Flag, Segment
@@ -67,7 +67,7 @@ class EngineConnections:
     def __init__(
         self,
         turn: Turn,
-        settings: Settings,
+        settings: NetworkSettings,
         output: Output,
         paths: PathMtus,
         time_wait: TimeWait,

@@ -13,7 +13,7 @@ from stagecoach.host_driver.network.neighbours import Neighbours
 from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.rate_limit import RateLimit
 from stagecoach.host_driver.network.refusal import Refused
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 
 UDP = 17
 UNREACHABLES_A_SECOND = 50
@@ -24,7 +24,7 @@ class Input:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NetworkSettings,
         output: Output,
         claim: AddressClaim,
         neighbours: Neighbours,

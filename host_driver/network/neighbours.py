@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 
 from stagecoach.host_driver.network.arp import UNSPECIFIED, ArpPacket, Operation
 from stagecoach.host_driver.network.ethernet import BROADCAST, NO_MAC, EtherType, Frame
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 
 MAXIMUM_NEIGHBOURS = 256
 MAXIMUM_SEARCHES = 64
@@ -75,7 +75,7 @@ class Neighbours:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NetworkSettings,
         send: Callable[[Frame], None],
         unreachable: Callable[[IPv4Address], None],
         conflict: Callable[[bytes], None],

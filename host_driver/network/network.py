@@ -20,7 +20,7 @@ from stagecoach.host_driver.network.ethernet import mac_text
 from stagecoach.host_driver.network.keep_alive import TWO_HOURS
 from stagecoach.host_driver.network.neighbours import Neighbour
 from stagecoach.host_driver.network.service import Service
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream, text
 from stagecoach.host_driver.network.turn import Turn
 from stagecoach.host_driver.stream_end import StreamEnd
@@ -73,7 +73,7 @@ class Network:
     the port's clock. Calls may come from any thread; after the end they raise `DeviceClosed`.
     """
 
-    def __init__(self, port: NetworkPort, settings: Settings, times: ProbeTimes = RFC_5227):
+    def __init__(self, port: NetworkPort, settings: NetworkSettings, times: ProbeTimes = RFC_5227):
         self.settings = settings
         self._port = port
         self._turn = Turn(port)
@@ -140,9 +140,9 @@ class Network:
     ) -> NetworkStream:
         """Open a stream to a listening peer.
 
-        dscp, ttl: of all packets of the connection, from the SYN on; those of `Settings` if not
-        given. Without a timeout a SYN is given up after `Settings.syn_timeout`. Raises `NoRoute`,
-        `NoNeighbour`, `ConnectionRefused`, `TransportTimeout`, `PortInUse`, and
+        dscp, ttl: of all packets of the connection, from the SYN on; those of `NetworkSettings` if
+        not given. Without a timeout a SYN is given up after `NetworkSettings.syn_timeout`. Raises
+        `NoRoute`, `NoNeighbour`, `ConnectionRefused`, `TransportTimeout`, `PortInUse`, and
         `NetworkSettingsError` for a DSCP or TTL that there is not.
         """
         fields = self.settings.ip_fields.changed(dscp, ttl)

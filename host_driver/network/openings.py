@@ -14,7 +14,7 @@ from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
 from stagecoach.host_driver.network.isn import SequenceNumbers
 from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.sequence import advance, before
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.network.tcp import Flag, Segment
 from stagecoach.host_driver.network.time_wait import Ends
@@ -71,7 +71,7 @@ class Openings:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NetworkSettings,
         output: Output,
         engine: EngineConnections,
         counters: Counter[str],

@@ -8,7 +8,7 @@ from stagecoach.host_driver.network.icmp import IcmpMessage
 from stagecoach.host_driver.network.ip_fields import IpFields
 from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
 from stagecoach.host_driver.network.neighbours import Neighbours
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.tcp import Segment
 
 
@@ -22,7 +22,7 @@ class Output:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NetworkSettings,
         neighbours: Neighbours,
         send: Callable[[Frame], None],
         now_us: Callable[[], int],

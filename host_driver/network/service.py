@@ -17,7 +17,7 @@ from stagecoach.host_driver.network.input import Input
 from stagecoach.host_driver.network.ipv4 import Protocol
 from stagecoach.host_driver.network.neighbours import Neighbours
 from stagecoach.host_driver.network.output import Output
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.time_wait import Ends
 from stagecoach.host_driver.network.turn import Turn
 from stagecoach.host_driver.transport.network import ETHERNET_HEADER_OCTETS
@@ -42,7 +42,7 @@ class Service:
     unreachable: neighbours that did not answer, the newest last.
     """
 
-    def __init__(self, turn: Turn, settings: Settings, times: ProbeTimes = RFC_5227):
+    def __init__(self, turn: Turn, settings: NetworkSettings, times: ProbeTimes = RFC_5227):
         self._turn = turn
         self._port = turn.port
         now_us = self._port.now_us

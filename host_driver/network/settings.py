@@ -31,7 +31,7 @@ def idle_us(seconds: float) -> int:
 
 
 @dataclass(frozen=True)
-class Settings:
+class NetworkSettings:
     """Of an interface. Raises `NetworkSettingsError`.
 
     Attributes
@@ -92,7 +92,7 @@ class Settings:
     @classmethod
     def parse(
         cls, address: str, mac: bytes, gateway: str | None = None, mtu: int = 1500
-    ) -> "Settings":
+    ) -> "NetworkSettings":
         """From text: an address with its prefix. Raises `NetworkSettingsError`."""
         if "/" not in address:
             raise NetworkSettingsError(

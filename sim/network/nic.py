@@ -9,7 +9,7 @@ from stagecoach.host_driver.network.address_claim import SHORT, ProbeTimes
 from stagecoach.host_driver.network.hardware.start import HardwareSettings
 from stagecoach.host_driver.network.hardware_port import HardwarePort
 from stagecoach.host_driver.network.network import Network
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.streams import NetworkStreams
 from stagecoach.host_driver.transport.base import TransportError, check_access
 from stagecoach.host_driver.transport.network import NetworkPort
@@ -161,9 +161,9 @@ class SimulatedNic(NetworkStreams, SimulatedDevice):  # type: ignore[misc]  # ot
         sizes = address.mac, address.mtu, address.rx_ring, address.tx_ring
         return EngineSettings(*sizes, address.rto_min_ms * MS_US, self.config.qps)
 
-    def _network_settings(self) -> Settings:
+    def _network_settings(self) -> NetworkSettings:
         address = self.address
-        return Settings(
+        return NetworkSettings(
             address.ip,
             address.mac,
             address.gateway,

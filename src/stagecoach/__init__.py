@@ -4,7 +4,8 @@ Programs import what they use from here:
 
 * verbs and connections: `Context`, `PD`, `MR`, `CQ`, `QP`, `connect`, `listen` and the others of
   `stagecoach.host_driver`;
-* devices: `SimulatedDevice`, `SimulatedNic` with a network of its own, `SerialDevice`;
+* devices: `SimulatedDevice`, `SimulatedNic` with a network of its own, and on a board
+  `SerialDevice`, `SerialNic` and `BoardMemory`;
 * the gateware: `Rnic`, `RnicNic` with a TCP engine and an Ethernet port, `RnicConfig`;
 * tests with cocotb: `run_cocotb`, `RnicPair`, `CocotbDevice`, `start_pair`.
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from stagecoach.gateware.nic import RnicNic
     from stagecoach.gateware.rnic import Rnic
     from stagecoach.host_driver import *
+    from stagecoach.host_driver.board_memory.memory import BoardMemory
     from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+    from stagecoach.host_driver.hostlink.serial_nic import SerialNic
+    from stagecoach.host_driver.network.settings import NetworkSettings
     from stagecoach.sim.cosim.device import CocotbDevice, start_pair
     from stagecoach.sim.cosim.pair import RnicPair
     from stagecoach.sim.cosim.runner import run_cocotb
@@ -35,13 +39,16 @@ if TYPE_CHECKING:
 
 _VERBS = "host_driver"
 _ELSEWHERE = {
+    "BoardMemory": "host_driver.board_memory.memory",
     "CocotbDevice": "sim.cosim.device",
     "CycleTime": "sim.network.timeline",
+    "NetworkSettings": "host_driver.network.settings",
     "Rnic": "gateware.rnic",
     "RnicConfig": "gateware.config",
     "RnicNic": "gateware.nic",
     "RnicPair": "sim.cosim.pair",
     "SerialDevice": "host_driver.hostlink.serial_device",
+    "SerialNic": "host_driver.hostlink.serial_nic",
     "SimulatedDevice": "sim.transport",
     "SimulatedNic": "sim.network.nic",
     "run_cocotb": "sim.cosim.runner",
@@ -74,6 +81,7 @@ __all__ = [
     "AcceptedRequest",
     "AccessFlags",
     "AsyncEvent",
+    "BoardMemory",
     "Cause",
     "CocotbDevice",
     "CompChannel",
@@ -98,8 +106,13 @@ __all__ = [
     "InsufficientIRD",
     "ListenerClosed",
     "MalformedFrame",
+    "MemoryControllerError",
+    "MemoryNotLevelled",
+    "MemoryTestFailed",
     "MissingExtra",
+    "NetworkSettings",
     "NetworkSettingsError",
+    "NoBoardMemory",
     "NoDeviceMemory",
     "NoMatchingRTR",
     "NoNeighbour",
@@ -127,6 +140,7 @@ __all__ = [
     "SendFlags",
     "SendWR",
     "SerialDevice",
+    "SerialNic",
     "SimulatedDevice",
     "SimulatedNic",
     "StagecoachError",

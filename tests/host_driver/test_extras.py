@@ -58,7 +58,8 @@ def test_other_missing_modules_stay_what_they_are():
 
 
 def test_the_driver_needs_nothing_of_an_extra():
-    program = "from stagecoach import Context, SerialDevice\nimport stagecoach.ulp.oncrpc.xdr"
+    names = "BoardMemory, Context, SerialDevice, SerialNic"
+    program = f"from stagecoach import {names}\nimport stagecoach.ulp.oncrpc.xdr"
     ran = without(EXTRA_OF, program)
     assert (ran.returncode, ran.stderr) == (0, "")
 

@@ -11,6 +11,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 MEMBERS = {
     "AcceptedRequest": "close connect peer_address poll wait",
+    "BoardMemory": "is_ready start",
     "CQ": "ack_events close cqe poll req_notify stream wait wait_event",
     "CompChannel": "close fileno get_cq_event",
     "ConnectionListener": "accept close get_request",

@@ -111,11 +111,16 @@ def test_an_unknown_word_is_refused(tmp_path):
         read(file)
 
 
+def page(name: str) -> str:
+    """Its text as one line."""
+    return re.sub(r"\s+", " ", (ROOT / "docs" / name).read_text())
+
+
 def test_the_page_has_these_figures():
     text = (ROOT / "docs" / "timing.md").read_text()
     kept = read()
     goals = kept.designs["rnic"]
-    assert f"The goals are {goals.lut4:,} and {goals.dp16kd}." in re.sub(r"\s+", " ", text)
+    assert f"The goals are {goals.lut4:,} and {goals.dp16kd}." in page("timing.md")
     rows = re.findall(
         r"^\| (\w+) \| ([\d,]+) \| [\d,]* ?\| [\d,]+ \| (\d*) ?\|$", text, re.MULTILINE
     )
@@ -126,6 +131,37 @@ def test_the_page_has_these_figures():
     assert shown == {
         name: Block(block.lut4, block.dp16kd) for name, block in list(kept.blocks.items())[:10]
     }
+
+
+def test_the_page_tells_which_blocks_have_the_block_rams():
+    blocks = read().blocks
+    told = re.search(
+        r"the STag table (\d+), inbound requests (\d+) \(.*?\), "
+        r"the fetchers of send entries (\d+) and of receive entries (\d+)",
+        page("timing.md"),
+    )
+    assert told is not None
+    names = ("stag_table", "inbound_requests", "send_fetcher", "receive_fetcher")
+    assert [int(count) for count in told.groups()] == [blocks[name].dp16kd for name in names]
+
+
+def test_both_pages_have_the_same_figures_of_the_engine():
+    kept = read()
+    rnic, engine, nic = (kept.designs[name] for name in ("rnic", "engine", "nic"))
+    goals = f"Its goals are {engine.lut4:,} and {engine.dp16kd}"
+    pages = {name: page(name) for name in ("timing.md", "tcp-engine.md")}
+    assert all(goals in text for text in pages.values())
+    assert f"{goals}, so that the NIC has {nic.lut4:,} and {nic.dp16kd}: **" in pages["timing.md"]
+    area = r"--design engine --area`[^:]*: ([\d,]+) LUT4 and (\d+) DP16KD"
+    measured = {found for text in pages.values() for found in re.findall(area, text)}
+    [(lut4, dp16kd)] = measured
+    # They are not met, as both say.
+    assert int(lut4.replace(",", "")) > engine.lut4 and int(dp16kd) > engine.dp16kd
+    own = re.search(r"flip-flops, (\d+) DP16KD\. The goals are", pages["timing.md"])
+    assert own is not None and int(own[1]) <= rnic.dp16kd
+    both = int(own[1]) + int(dp16kd)
+    assert f"have {both} of the 208 DP16KD" in pages["timing.md"]
+    assert f"With the {own[1]} DP16KD of the `Rnic` that is {both} of" in pages["tcp-engine.md"]
 
 
 def test_contributing_has_the_minutes_of_ci():

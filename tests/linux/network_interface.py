@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from stagecoach.host_driver.network.address_claim import SHORT
 from stagecoach.host_driver.network.errors import ConnectionReset
 from stagecoach.host_driver.network.network import Network
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.transport.base import StreamClosed, TransportTimeout
 from stagecoach.host_driver.transport.network import Link, NetworkPort
@@ -93,7 +93,7 @@ class NetworkInterface(DriverInterface):
         )
         self._port = port
         self._time._add(self)
-        settings = Settings(
+        settings = NetworkSettings(
             parsed.ip,
             parsed.mac,
             parsed.gateway,

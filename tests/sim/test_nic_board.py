@@ -22,7 +22,7 @@ from stagecoach.host_driver.hostlink.serial_link import LinkTimes
 from stagecoach.host_driver.hostlink.serial_nic import SerialNic
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.network.address_claim import SHORT
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP
 from stagecoach.host_driver.qp_attr import QPCap, QPInitAttr
@@ -41,7 +41,7 @@ PATIENT = LinkTimes(1.0, SECONDS, SECONDS, SECONDS)
 """Of a board that is simulated on a machine that has other things to do, too."""
 
 ADDRESS, PEER_ADDRESS = "192.0.2.10", "192.0.2.1"
-SETTINGS = Settings.parse(f"{ADDRESS}/24", bytes([2, 0, 192, 0, 2, 10]))
+SETTINGS = NetworkSettings.parse(f"{ADDRESS}/24", bytes([2, 0, 192, 0, 2, 10]))
 RTO_MS = 10_000
 """Of the peer: seconds of the wall are a fraction of one for a board that is simulated."""
 

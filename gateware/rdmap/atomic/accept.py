@@ -34,8 +34,8 @@ class AtomicAccept(wiring.Component):
     says so until it is settled.
 
     Latency: 2 cycles from `request` to `command`, 5 from `again`. Throughput: a request every 8
-    cycles, and 2 more for each operation in the chain of its bucket that has another address, and
-    for each cycle in which `selects` holds up the search (`AtomicAddresses`).
+    cycles, and 2 more for each operation in the chain of its bucket that has another address
+    (`AtomicAddresses`). Each cycle in which `selects` holds up the search is one more.
     `request.ready` is a register and does not wait for `valid`. It is low while `count` operations
     are in flight, from `accepted` to `answered`; while write responses wait that were not looked
     at, since the word of an operation would else be read before they count; and while one starts
@@ -169,7 +169,7 @@ class AtomicAccept(wiring.Component):
                 with m.If(~command.valid):
                     m.d.sync += [request.ready.eq(willing), idle.eq(1)]
                     m.next = "IDLE"
-            # The address of the one that starts over is read, which nobody else does then.
+            # The address of the one that starts over is read. No search wants that port then.
             with m.State("RECALL"):
                 m.d.sync += recalled.eq(recalled + 1)
                 with m.If(recalled == RECALL_CYCLES - 1):

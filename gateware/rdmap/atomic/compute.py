@@ -44,8 +44,8 @@ class AtomicCompute(wiring.Component):
     command, data: Out(stream), a write of one word, for those that write.
     accepted: In, the number of the next operation that comes; those before it are in the tables.
     settled: In, the number of the oldest operation that is not settled.
-    again: In(1), no operation is accepted that was not computed, and the oldest one that is not
-        settled has its word read once more.
+    again: In(1), all that were accepted are computed, no more are accepted, and the oldest one that
+        is not settled has its word read once more.
     operands, earlier: Out(TableReader), of `accept`. An operation is not settled, and its operands
         stay, until its write was taken.
     select, selects, selected: of `AtomicAddresses`: the word addresses of the operations.

@@ -25,11 +25,12 @@ class AtomicSettle(wiring.Component):
     starts over: `failed_under` is high until it is, and with `again` it is computed anew, when the
     responses of all later operations are there. Its own response overtakes theirs.
 
-    Latency: 3 cycles from `computed` to the next `settled`, or 4 from `done` if that is later, 2 of
-    the operation that starts over. Throughput: an operation every 3 cycles. There is no
-    back-pressure: the queue of write responses has room for one of each operation. If a response
-    never comes, its operation is never settled, and no later one is; the same if one that starts
-    over is never computed anew. Numbers wrap mod 2 * `count`.
+    Latency to the next `settled`: 3 cycles from `computed`, or 4 from `done` if that is later. Of
+    the operation that starts over it is 4 from `recomputed`, or 2 from `done` if that is later.
+    Throughput: an operation every 3 cycles. There is no back-pressure: the queue of write responses
+    has room for one of each operation. If a response never comes, its operation is never settled,
+    and no later one is; the same if one that starts over is never computed anew. Numbers wrap mod
+    2 * `count`.
 
     Parameters
     ----------

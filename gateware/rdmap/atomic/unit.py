@@ -37,8 +37,9 @@ class AtomicUnit(wiring.Component):
     operation every 11 cycles, on one word or on different ones, or the latency of read and write
     divided by `operations` if that is more. A request is taken every 8 cycles, or 2 more for each
     operation in flight that has another address in its bucket (`AtomicAddresses`), which is rare.
-    It waits while `operations` are in flight, and a response that is not taken occupies one of
-    these places; nothing else depends on `response.ready`. If a read or a write never ends, what
+    None is taken while `operations` are in flight, while write responses wait to be looked at, or
+    while an operation starts over. One answer is offered beside those in flight: while it is not
+    taken, `operations` more are, and their accesses go on. If a read or a write never ends, what
     came after it never does, and after `operations` of them nothing more is taken.
 
     Parameters

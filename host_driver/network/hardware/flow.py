@@ -117,10 +117,11 @@ class Flow:
     def rejoin(self, info: dict[str, int], mss: int) -> None:
         """The device has let go of the stream: see what is not released, and what was sent.
 
-        The engine tells the right edge alone, which is at most one MSS and what the shift cuts off
-        behind what was released and the ring; so little may be counted as released although it is
-        not. If the window field cannot say all of the ring, the edge tells nothing, and all counts:
-        the window is as large as it can be then. After the peer's FIN nothing has to be released.
+        The engine tells the right edge alone. It is short of what was released and the ring by one
+        MSS and what the shift cuts off, at most; so little may be counted as released although it
+        is not. If the window field cannot say all of the ring, the edge tells nothing, and all
+        counts: the window is as large as it can be then. After the peer's FIN nothing has to be
+        released.
         """
         self.received, edge = info["received"], info["edge"]
         self.fin = bool(info["flags"] & InfoFlags.PEER_FIN)

@@ -1,6 +1,6 @@
 """The aligner cuts what is received into words, none lost, as ULPDU_Length and Markers say.
 
-One unit of 4 octets, any, is followed from the beats to the words; the rest is counted. What it has
+One unit of 4 bytes, any, is followed from the beats to the words; the rest is counted. What it has
 to be is written from RFC 5044, 4.1 to 4.3, with the word that came out alone. Beats pass a buffer,
 of which the rows of FIFOs speak.
 """
@@ -20,7 +20,7 @@ NAME = "mpa.aligner.Aligner"
 NUMBER_BITS = 6
 """Units are numbered modulo a power of two: no more than four of them are under way."""
 MARKER_UNITS = 128
-"""A Marker stands in every 128th unit of the stream: 512 octets."""
+"""A Marker stands in every 128th unit of the stream: 512 bytes."""
 
 
 def _ulpdu_length(unit: Any) -> Value:
@@ -244,7 +244,7 @@ def _property(name: str, build: Any, reached: int, *changes: tuple[str, str]) ->
 
 PROPERTIES = (
     _property(
-        "words are the received octets in order, from FPDU to FPDU as ULPDU_Length says",
+        "words are the received bytes in order, from FPDU to FPDU as ULPDU_Length says",
         _cuts,
         4,
         ("holds = Mux(need_half, ~beat.half, holding ^ beat.half)", "holds = holding ^ beat.half"),

@@ -55,7 +55,7 @@ PROPERTIES = (
     _property(
         "CmpSwap is RFC 7306, 5.1.2",
         "CHECK_CMP_SWAP",
-        "range(0, 64, 8)",  # one octet is not compared
+        "range(0, 64, 8)",  # one byte is not compared
         "range(0, 56, 8)",
     ),
     _property(

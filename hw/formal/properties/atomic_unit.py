@@ -248,7 +248,7 @@ PROPERTIES = (
     ),
     Property(
         NAME,
-        "each operation writes once at most, and only the 8 octets of its target "
+        "each operation writes once at most, and only the 8 bytes of its target "
         f"({OPERATIONS} operations)",
         in_harness(_aims),
         mutations=(

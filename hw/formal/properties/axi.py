@@ -1,9 +1,9 @@
-"""The AXI master port: what is announced stays, no burst crosses 4 KiB, strobes are the octets.
+"""The AXI master port: what is announced stays, no burst crosses 4 KiB, strobes are the bytes.
 
 The proof goes in steps, each about one place where the next one begins. `BurstSplitter`: bursts
-are the octets of the command, in order, none across a block. `WriteEngine`: a burst goes to AW and
+are the bytes of the command, in order, none across a block. `WriteEngine`: a burst goes to AW and
 to W in one cycle, unchanged; the W channel has as many words of it as AW announces, with the
-strobes of its octets. Both channels, as AR of `ReadEngine`, hold what they show. `StreamBuffer`,
+strobes of its bytes. Both channels, as AR of `ReadEngine`, hold what they show. `StreamBuffer`,
 through which AW and W go, keeps all words in order (see `fifos`).
 """
 
@@ -35,7 +35,7 @@ CONFIG = RnicConfig(max_burst_beats=BEATS)
 
 
 def _inside_4_kib(address: Any, beats: Any) -> Value:
-    """Whether a burst of 8-octet beats, `beats` as AxLEN, stays in 4 KiB; its words are aligned."""
+    """Whether a burst of 8-byte beats, `beats` as AxLEN, stays in 4 KiB; its words are aligned."""
     first = address[WORD_BITS:BOUNDARY_BITS]
     end = first + beats
     return (address[:WORD_BITS] == 0) & (end < 1 << (BOUNDARY_BITS - WORD_BITS))
@@ -48,7 +48,7 @@ def _stays(h: Harness, valid: Any, ready: Any, *payload: Any) -> Value:
 
 
 def command_has_octets(commands: Any) -> Value:
-    """Commands have 1 to 65535 octets: `ReadClient`, `WriteClient`."""
+    """Commands have 1 to 65535 bytes: `ReadClient`, `WriteClient`."""
     octets = commands.payload.octets
     return ~commands.valid | ((octets != 0) & (octets <= 65535))
 
@@ -73,7 +73,7 @@ def _splitter_holds(h: Harness, inside: Inside, name: str, max_beats: int) -> No
     start = inside.signal("start")
     block_bits = WORD_BITS + word_bits
     h.invariant(
-        f"{name}ends behind its start",
+        f"{name}ends after its start",
         ~active | (end[block_bits:] != 0) | (end[:block_bits] >= start),
     )
 
@@ -86,7 +86,7 @@ def _splitter(h: Harness) -> None:
     # The command of which bursts are made
     command = Signal.like(Value.cast(dut.i.payload.address), name="address")
     last_octet = Signal(64, name="last_octet")
-    following = Signal(64, name="following")  # the octet from which on there was no burst
+    following = Signal(64, name="following")  # the byte from which on there was no burst
     begun = Signal()
     active, end, start = (inside.signal(name) for name in ("active", "end", "start"))
     block, o = inside.signal("block"), dut.o.payload
@@ -108,7 +108,7 @@ def _splitter(h: Harness) -> None:
     h.invariant("where it stands", ~active | (following == Cat(start, block)))
     h.invariant("where it ends", ~active | ((Cat(offset, block) + end)[:64] == last_octet))
     h.invariant("first", ~active | (inside.signal("first") == ~begun))
-    h.invariant("aligned behind the first", ~active | ~begun | (start == 0))
+    h.invariant("aligned after the first", ~active | ~begun | (start == 0))
     h.invariant("start lane", ~active | (inside.signal("start_lane") == command[:WORD_BITS]))
     # What a burst is, in the cycle after it is made
     made, began = h.past(makes), h.past(~begun)
@@ -122,7 +122,7 @@ def _splitter(h: Harness) -> None:
         ~(made & o.last) | (words[WORD_BITS:64] == until[WORD_BITS:64]),
     )
     h.check("end lane", ~(made & o.last) | (o.end_lane == until[:WORD_BITS]))
-    h.check("lane of the first octet", ~made | (o.start_lane == h.past(command)[:WORD_BITS]))
+    h.check("lane of the first byte", ~made | (o.start_lane == h.past(command)[:WORD_BITS]))
     h.check(
         "no gap to the next one",
         ~(made & ~o.last) | ((words + WORD_OCTETS)[:64] == following),
@@ -156,7 +156,7 @@ def _read_engine(h: Harness) -> None:
         _stays(h, axi.arvalid, axi.arready, axi.araddr, axi.arlen, axi.arsize, axi.arburst),
     )
     h.check("AR in 4 KiB", ~axi.arvalid | _inside_4_kib(axi.araddr, axi.arlen))
-    h.check("8 octets a beat, incrementing", (axi.arsize == 3) & (axi.arburst == 1))
+    h.check("8 bytes a beat, incrementing", (axi.arsize == 3) & (axi.arburst == 1))
     h.cover("long burst waits", axi.arvalid & ~axi.arready & (axi.arlen == BEATS - 1))
 
 
@@ -175,7 +175,7 @@ def _write_engine(h: Harness) -> None:
     addresses, words = inside.child("addresses").ports, inside.child("w_buffer").ports
     for name, stream in (
         ("AW shown", addresses.o.payload),
-        ("AW behind it", inside.child("addresses").view("spare", addresses.o.payload.shape())),
+        ("AW after it", inside.child("addresses").view("spare", addresses.o.payload.shape())),
     ):
         shown = addresses.o.valid
         if name != "AW shown":
@@ -187,7 +187,7 @@ def _write_engine(h: Harness) -> None:
     )
     h.check("W stays", _stays(h, axi.wvalid, axi.wready, axi.wdata, axi.wstrb, axi.wlast))
     h.check("AW in 4 KiB", ~axi.awvalid | _inside_4_kib(axi.awaddr, axi.awlen))
-    h.check("8 octets a beat, incrementing", (axi.awsize == 3) & (axi.awburst == 1))
+    h.check("8 bytes a beat, incrementing", (axi.awsize == 3) & (axi.awburst == 1))
     h.check(
         "AW is told what was chosen",
         ~issue
@@ -281,7 +281,7 @@ BURSTS = "stagecoach.gateware.dma.bursts"
 PROPERTIES = (
     Property(
         "dma.bursts.BurstSplitter",
-        "the bursts of a command are its octets, in order, none across a block",
+        "the bursts of a command are its bytes, in order, none across a block",
         in_harness(_splitter),
         mutations=(
             Mutation(BURSTS, "blocks_left.eq(blocks_left - 1)", "blocks_left.eq(0)"),
@@ -305,7 +305,7 @@ PROPERTIES = (
     Property(
         "dma.write.WriteEngine",
         "AW and W stay until they are taken; no burst crosses 4 KiB; as many words as announced, "
-        "with the strobes of the octets",
+        "with the strobes of the bytes",
         in_harness(_write_engine),
         mutations=(
             Mutation(WRITE, "lane < current.start_lane", "lane <= current.start_lane"),

@@ -38,7 +38,7 @@ def _burst(h: Harness, width: int, words: Any, port: Any) -> None:
         h.assume(~valid | (length < 128))
     first_beat = port_address[size_bits:BOUNDARY_BITS]
     last_beat = first_beat + port_length
-    # Number in 4 KiB of the last octet of the words and of the beats
+    # Number in 4 KiB of the last byte of the words and of the beats
     end = Cat(~address[:WORD_BITS], last)
     port_end = (last_beat + 1 << size_bits) - 1
     slack = Mux(last[0], 0, 8) if width == 128 else 0
@@ -210,7 +210,7 @@ def _property(width: int, block: str, name: str, build: Any, *changes: tuple[str
 
 
 READS = "; words are those of the beats, each once"
-BURSTS = "a burst has the octets of its words and no more beats than contain them, in 4 KiB"
+BURSTS = "a burst has the bytes of its words and no more beats than contain them, in 4 KiB"
 
 PROPERTIES = (
     _property(

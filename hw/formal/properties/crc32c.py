@@ -1,6 +1,6 @@
 """The CRC of the deframer is CRC32c: the sums of its netlist are those of the polynomial.
 
-The register is followed bit by bit as RFC 3720, 12.1 does it, the bits of an octet from the least
+The register is followed bit by bit as RFC 3720, 12.1 does it, the bits of a byte from the least
 significant one on. The gateware keeps it reflected. `deframer` says what goes into it, and when.
 """
 

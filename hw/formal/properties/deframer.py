@@ -133,7 +133,7 @@ def _committed(h: Harness) -> None:
     open_ = alive & (offset >= verified) & (offset < used)
     h.invariant("pending", ~open_ | last | (kind == PENDING))
     h.invariant("ended", ~(open_ & last & good & (offset < end)) | (kind == GOOD))
-    h.invariant("behind it", ~(open_ & last & (offset >= end)) | (kind == PENDING))
+    h.invariant("after it", ~(open_ & last & (offset >= end)) | (kind == PENDING))
     h.invariant("end", ~(alive & last) | ((end > verified) & (end == used)))
     h.invariant("kinds", kind <= GOOD)
 
@@ -210,7 +210,7 @@ def _verdict(h: Harness) -> None:
     good = ~oversize_2 & (~inside.signal("_crc") | expected)
 
     ends = remover.ports.o_valid & remover.ports.o.last
-    h.check("verdict behind the final word", ~ends | final_2)
+    h.check("verdict after the final word", ~ends | final_2)
     h.check("of all words", ~ends | (inside.signal("crc_good") == good))
     h.check("one at a time", ~cut | (word.first == ~started))
 

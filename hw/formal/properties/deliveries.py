@@ -16,7 +16,7 @@ CONFIG = RnicConfig(qps=4)
 
 
 def _after(h: Harness) -> None:
-    """Of the environment: each piece that is to be placed has octets."""
+    """Of the environment: each piece that is to be placed has bytes."""
     access = ReceiveAccess(CONFIG)
     inside = h.block(access)
     placement, delivery = access.placement, access.delivery
@@ -29,7 +29,7 @@ def _after(h: Harness) -> None:
     count = Signal(16)
     places = placement.valid & placement.ready & (placement.p.octets != 0)
     h.m.d.sync += count.eq(count + places)
-    h.check("all placements with octets before it", ~delivery.valid | (delivery.p.after == count))
+    h.check("all placements with bytes before it", ~delivery.valid | (delivery.p.after == count))
     kinds = delivery.p.kind.as_value() < len(DeliveryKind)
     h.check("one of three kinds", ~delivery.valid | kinds)
     coming, owes = access.record, Signal()
@@ -48,7 +48,7 @@ def _after(h: Harness) -> None:
     before = inside.in_state("IDLE", "START", "DELIVER")
     h.invariant("of an FPDU", before | ~has_octets | record.fpdu)
     h.invariant("releases", before | has_octets | placement.p.release)
-    h.invariant("no octets", has_octets | (placement.p.octets == 0))
+    h.invariant("no bytes", has_octets | (placement.p.octets == 0))
     h.invariant("legal", inside.legal_state())
     h.cover("a delivery after a placement", delivery.valid & (count == 2))
 
@@ -143,7 +143,7 @@ def _requests(h: Harness) -> None:
 PROPERTIES = (
     Property(
         "rdmap.receive.access.ReceiveAccess",
-        "a delivery tells how many placements with octets came before it, and is of three kinds",
+        "a delivery tells how many placements with bytes came before it, and is of three kinds",
         in_harness(_after),
         mutations=(
             Mutation(

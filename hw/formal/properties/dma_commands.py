@@ -1,4 +1,4 @@
-"""Commands of clients of the DMA engines: 1 to 65,535 octets, and those of `whole` in a block.
+"""Commands of clients of the DMA engines: 1 to 65,535 bytes, and those of `whole` in a block.
 
 The engines are proved with what is shown here of the blocks that drive them (`axi`).
 """
@@ -25,7 +25,7 @@ def _placer(h: Harness) -> None:
     command, placement = placer.write.command, placer.placement
     h.assume(~placement.valid | (placement.p.octets <= 65535))
     h.invariant("command free", inside.signal("command_free") == ~command.valid)
-    h.check("1 to 65535 octets", command_has_octets(command))
+    h.check("1 to 65535 bytes", command_has_octets(command))
     h.cover("most", command.valid & (command.p.octets == 65535))
 
 
@@ -43,7 +43,7 @@ def _gather(h: Harness) -> None:
     h.invariant("held", ~inside.signal("held_valid") | held.inline | good(held.octets))
     known = inside.signal("measured_valid")
     h.invariant("measured", ~known | measured.inline | good(command.p.octets))
-    h.check("1 to 65535 octets", command_has_octets(command))
+    h.check("1 to 65535 bytes", command_has_octets(command))
     h.cover("most", command.valid & (command.p.octets == 65535))
 
 
@@ -58,7 +58,7 @@ def _ring_fetcher(h: Harness) -> None:
     inside = h.block(fetcher)
     for name in FREE["queues.ring_fetcher.RingFetcher"]:
         h.free_part(inside, name)
-    h.check("1 to 65535 octets", command_has_octets(fetcher.read.command))
+    h.check("1 to 65535 bytes", command_has_octets(fetcher.read.command))
     h.cover("a unit", fetcher.read.command.valid)
 
 
@@ -75,7 +75,7 @@ def _atomic_unit(h: Harness) -> None:
     unit = AtomicUnit(RnicConfig(qps=2), operations=2)
     h.block(unit)
     h.check("in a block", whole_in_block(unit.write.command, BEATS))
-    h.check("1 to 65535 octets", command_has_octets(unit.read.command))
+    h.check("1 to 65535 bytes", command_has_octets(unit.read.command))
     h.cover("read", unit.read.command.valid)
 
 
@@ -84,7 +84,7 @@ def _property(
 ) -> Property:
     return Property(
         block,
-        "commands for host memory have 1 to 65,535 octets, and those of one burst stay in a block",
+        "commands for host memory have 1 to 65,535 bytes, and those of one burst stay in a block",
         in_harness(build),
         mutations=tuple(
             Mutation(f"stagecoach.gateware.{module}", old, new) for module, old, new in mutations

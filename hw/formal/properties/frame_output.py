@@ -68,7 +68,7 @@ def _whole(h: Harness) -> None:
             m.d.comb += number_of.eq(follows)
             with m.If(kept.p.last):
                 m.d.comb += number_of.eq(0)
-        h.invariant(f"{name} octets", ~there | ((word.octets > 0) & (word.octets <= 8)))
+        h.invariant(f"{name} bytes", ~there | ((word.octets > 0) & (word.octets <= 8)))
         h.invariant(f"{name} full", ~there | word.last | (word.octets == 8))
         end = (number_of << 3) + word.octets
         h.invariant(f"{name} end", ~there | ~word.last | (end >= 60))
@@ -85,13 +85,13 @@ def _whole(h: Harness) -> None:
         with m.If(spare.last):
             m.d.comb += after.eq(0)
     h.invariant("next word", words == after)
-    h.invariant("octets", (octets[:3] == 0) & (octets <= 64))
+    h.invariant("bytes", (octets[:3] == 0) & (octets <= 64))
 
 
 PROPERTIES = (
     Property(
         "ethernet.frame_output.FrameOutput",
-        "frames leave one at a time, whole and held, with 60 octets at least",
+        "frames leave one at a time, whole and held, with 60 bytes at least",
         in_harness(_whole),
         mutations=tuple(
             Mutation("stagecoach.gateware.ethernet.frame_output", *change)

@@ -1,6 +1,6 @@
 """FPDUs leave the Marker remover as they came, but without Markers, which are checked.
 
-One unit of 4 octets that is no Marker, any, is followed. Units are numbered as they come; each FPDU
+One unit of 4 bytes that is no Marker, any, is followed. Units are numbered as they come; each FPDU
 begins with an even one, as it begins with a word of its own when it leaves.
 """
 

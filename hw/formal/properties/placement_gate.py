@@ -64,12 +64,12 @@ PROPERTIES = (
         ("with m.If(~self.o.valid):", "with m.If(self.o.ready):"),
     ),
     _property(
-        "nothing is taken in the cycle behind one without room",
+        "nothing is taken in the cycle after one without room",
         _room,
         ("self.room & ~takes", "~takes"),
     ),
     _property(
-        "begun tells of each placement with octets",
+        "begun tells of each placement with bytes",
         _begun,
         ("taken & (item.octets != 0)", "taken"),
     ),

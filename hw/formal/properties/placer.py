@@ -1,10 +1,10 @@
-"""The placer: a command for each placement with octets, its words, its data, its release.
+"""The placer: a command for each placement with bytes, its words, its data, its release.
 
 One placement, any, is followed from when it is taken until its last word is put into the FIFO, and
-of it one octet, any. `PromptFifo` hands on what is put into it (`fifos.py`); that nothing is put
+of it one byte, any. `PromptFifo` hands on what is put into it (`fifos.py`); that nothing is put
 into a full one is shown here.
 
-The environment: a placement has at most 65,535 octets, and the store shows the word at the address
+The environment: a placement has at most 65,535 bytes, and the store shows the word at the address
 of three cycles ago (`fpdu_store.py`).
 """
 
@@ -77,9 +77,9 @@ def _commands(h: Harness) -> None:
     with h.m.Elif(command.ready):
         h.m.d.sync += held.eq(0)
     h.check("none is taken before the command of the one before", ~placement.ready | ~held)
-    h.check("a command for each with octets, and none else", command.valid == held)
+    h.check("a command for each with bytes, and none else", command.valid == held)
     same = (command.payload.address == address) & (command.payload.octets == octets)
-    h.check("its address and octets", ~held | same)
+    h.check("its address and bytes", ~held | same)
     h.invariant("free", inside.signal("command_free") == ~command.valid)
 
 
@@ -102,7 +102,7 @@ def _reads(h: Harness, inside: Inside, check: Check) -> list[Any]:
     primes = planned_valid & planned.primes & planned.writes
     check("one more read", ~primes | (planned.more_reads != 0))
     last, store = stages[-1], inside.ports.store
-    check("released behind the last read", store.release == (last.valid & last.release))
+    check("released after the last read", store.release == (last.valid & last.release))
     check(
         "end that is released",
         ~store.release | (Value.cast(store.released) == last.stored.as_value()),
@@ -271,7 +271,7 @@ class _Followed:
             )
             check(f"read at {stage}", ~own[stage] | right)
         check("at the last stage", ~own[-1] | (fetched != 0))
-        check("none behind those of others", (fetched == 0) | (turns[-1] != OTHER))
+        check("none after those of others", (fetched == 0) | (turns[-1] != OTHER))
         check("put", ~seen | (put == Mux((gone == 0) | ~writes, 0, gone - primes)))
         check("put so far", put <= count)
         check("released once", ~seen | (released == (its.release & (gone == total))))
@@ -298,9 +298,9 @@ class _Followed:
         for stage, mark in enumerate(stages):
             goes_on = mark.valid & mark.write & ~mark.last
             to_come = Cat(ends_to_come[: 2 + stage]).any()
-            check(f"last to come behind {stage}", ~goes_on | to_come)
+            check(f"last to come after {stage}", ~goes_on | to_come)
             to_come = Cat(ends_before[: 1 + stage]).any()
-            check(f"last before it behind {stage}", ~(seen & other[stage] & goes_on) | to_come)
+            check(f"last before it after {stage}", ~(seen & other[stage] & goes_on) | to_come)
 
 
 CLAIMS = (
@@ -324,7 +324,7 @@ def _words(h: Harness) -> None:
 
 
 def _octets(h: Harness) -> None:
-    """Of the placement an octet, any: `lane` of host word `number`, and where it comes from.
+    """Of the placement a byte, any: `lane` of host word `number`, and where it comes from.
 
     What `_words` proves is assumed.
     """
@@ -353,7 +353,7 @@ def _octets(h: Harness) -> None:
     h.assume(~asked[-1] | (store.data.word_select(store_lane, 8) == octet))
 
     there = one.word.payload.data.word_select(lane, 8) == octet
-    h.check("each octet is its octet of the store", ~(one.puts & (one.put == number)) | there)
+    h.check("each byte is its byte of the store", ~(one.puts & (one.put == number)) | there)
     h.cover("second word", one.puts & (one.put == number) & (number == 1))
 
     bringing = Signal(14)
@@ -386,7 +386,7 @@ MODULE = "stagecoach.gateware.dma.placer"
 PROPERTIES = (
     Property(
         BLOCK,
-        "a command for each placement with octets, in order, and none else",
+        "a command for each placement with bytes, in order, and none else",
         in_harness(_commands),
         mutations=(
             Mutation(MODULE, "~planned_valid & command_free", "~planned_valid"),
@@ -415,7 +415,7 @@ PROPERTIES = (
     ),
     Property(
         BLOCK,
-        "each octet of a word is its octet of the store",
+        "each byte of a word is its byte of the store",
         in_harness(_octets),
         mutations=(
             Mutation(

@@ -98,7 +98,7 @@ def _placed(h: Harness) -> None:
     for bank in range(BANKS):
         place = Cat(number, Const(bank, 1))
         whole, part = (h.word(inside.memory(name), place) for name in ("pieces", "lengths"))
-        h.invariant(f"octets of the piece {bank}", whole.octets[: len(part)] == part)
+        h.invariant(f"bytes of the piece {bank}", whole.octets[: len(part)] == part)
     h.check("of its QP", ~placement.valid | (placement.p.qp == record.qp))
 
     # How the state machine gets there.
@@ -166,7 +166,7 @@ def _placed(h: Harness) -> None:
     at_first = verdict | later | ((lookup | answer) & (at != 0))
     in_place = inside.in_state("PLACE")
     loaded = has_octets & (at_first | in_place)
-    h.invariant("no octets", has_octets | (placement.p.octets == 0))
+    h.invariant("no bytes", has_octets | (placement.p.octets == 0))
     h.invariant("releases", idle | start | has_octets | placement.p.release)
     h.invariant("next", ~loaded | (next_number == (gone + 1)[: len(next_number)]))
     h.invariant("of the record", ~loaded | (gone < record.pieces))

@@ -39,7 +39,7 @@ def _expected(f: Followed) -> None:
     context = f.checks.ports.context
     octets, later = f.checks.ports.response_octets, at_work & (age >= 4)
     come = (context.response_octets + f.ulpdu.payload)[:32]
-    h.invariant("response octets", ~later | (octets == come))
+    h.invariant("response bytes", ~later | (octets == come))
     following = f.following.view("following", CONTEXT)
     behind = rfc_checks.behind(f.ulpdu, context)
     same = Cat(getattr(following, name) == behind[name] for name in EXPECTED.members).all()
@@ -47,7 +47,7 @@ def _expected(f: Followed) -> None:
 
 
 NOTHING_PLACED = (rfc_checks.READ_REQUEST, rfc_checks.ATOMIC_REQUEST, *rfc_checks.IMMEDIATE)
-"""Opcodes of segments without octets for a buffer."""
+"""Opcodes of segments without bytes for a buffer."""
 
 
 def _judged(f: Followed) -> Value:
@@ -350,7 +350,7 @@ PROPERTIES = (
         ],
     ),
     judge_property(
-        "a good record says of its segment what the octets say, and so do its pieces",
+        "a good record says of its segment what the bytes say, and so do its pieces",
         [header, _responses, _records],
         [
             ("receive.judge", "record.pd.eq(following.pd)", "record.pd.eq(0)"),

@@ -1,6 +1,6 @@
-"""Each segment has one record, whose placements read the octets after its position and release it.
+"""Each segment has one record, whose placements read the bytes after its position and release it.
 
-The STag table is any that answers each request once, later. That the octets are those of the pieces
+The STag table is any that answers each request once, later. That the bytes are those of the pieces
 is said in `receive_access`, and that those are the payload in `receive_judge`.
 """
 
@@ -30,7 +30,7 @@ def _released(h: Harness) -> None:
         m.d.sync += waits.eq(0)
     h.assume(~access.stag.response_valid | waits)
 
-    # The record at work as it came, the octet that is read next, and whether it was released
+    # The record at work as it came, the byte that is read next, and whether it was released
     idle = inside.in_state("IDLE")
     record = Signal(arriving.p.shape(), name="came")
     octet = Signal(len(arriving.p.position), name="octet")
@@ -43,7 +43,7 @@ def _released(h: Harness) -> None:
     with m.If(access.end):
         m.d.sync += under_way.eq(arriving.valid & arriving.ready)
     place = Cat(placement.p.store_octet, placement.p.store_address) == octet
-    h.check("the octets follow each other", ~placement.valid | (placement.p.octets == 0) | place)
+    h.check("the bytes follow each other", ~placement.valid | (placement.p.octets == 0) | place)
     h.check("of a record at work", ~placement.valid | (under_way & ~released))
     h.check("of an FPDU", ~placement.valid | record.fpdu)
     stored = Value.cast(placement.p.stored) == Value.cast(record.stored)
@@ -67,9 +67,9 @@ def _released(h: Harness) -> None:
     none = inside.in_state("ERROR") | (inside.in_state("PLACE") & ~has_octets)
     h.invariant("position", idle | delivers | none | (position == octet))
     start = inside.in_state("START")
-    h.invariant("no octets", idle | start | has_octets | (placement.p.octets == 0))
+    h.invariant("no bytes", idle | start | has_octets | (placement.p.octets == 0))
     about = inside.in_state("LOOKUP", "ANSWER", "VERDICT")
-    h.invariant("octets are of an FPDU", idle | start | delivers | ~has_octets | record.fpdu)
+    h.invariant("bytes are of an FPDU", idle | start | delivers | ~has_octets | record.fpdu)
     h.invariant("releases", idle | start | has_octets | placement.p.release)
     h.invariant("pieces are of an FPDU", ~about | record.fpdu)
     h.invariant("first", ~(start & inside.signal("asking")) | record.fpdu)

@@ -20,7 +20,7 @@ def _answers(h: Harness) -> None:
     h.check("none is lost", ~slot.valid | slot.ready)
 
     octets = slot.payload.octets
-    h.check("it has octets", ~slot.valid | ((octets != 0) & (octets <= CHUNK_OCTETS)))
+    h.check("it has bytes", ~slot.valid | ((octets != 0) & (octets <= CHUNK_OCTETS)))
 
     under_way = Signal()
     with h.m.If(told & answers.payload.end):

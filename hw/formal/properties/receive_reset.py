@@ -1,6 +1,6 @@
 """After a reset no visit comes to an end before the connection table has forgotten all.
 
-The whole MPA receiver, without what only looks at octets: none of that is relied on. The queues of
+The whole MPA receiver, without what only looks at bytes: none of that is relied on. The queues of
 connections and of visits are any that give away nothing before something has come.
 """
 

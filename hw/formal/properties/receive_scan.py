@@ -1,6 +1,6 @@
 """The pieces of a Send lie in the elements of its receive entry, and are all of its payload.
 
-One scan, any, is followed, of any entry: `mo` and `payload` are the octets before the segment and
+One scan, any, is followed, of any entry: `mo` and `payload` are the bytes before the segment and
 in it. Octet 0 of the message stands at the start of element 0, and element n + 1 goes on where
 element n ends (RFC 5041, 5.3: MO is where the payload begins).
 """
@@ -15,7 +15,7 @@ from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 PLACE = signed(37)
-"""Of an octet before, in or after four elements of less than 2^32 octets."""
+"""Of a byte before, in or after four elements of less than 2^32 bytes."""
 
 
 def _pieces(h: Harness) -> None:
@@ -34,7 +34,7 @@ def _pieces(h: Harness) -> None:
     h.assume(~followed | (asked != LOAD_AT) | ((scan.mo == mo) & (scan.payload == payload)))
 
     # One element after the other: where it begins, and where the next one does, from the first
-    # octet of the segment on.
+    # byte of the segment on.
     kept = [inside.signal(f"word_{number}") for number in range(2)]
     collected, collects = data.View(ELEMENT, Cat(kept)), inside.signal("element_valid")
     gives, here = inside.signal("room_valid"), inside.signal("elements")
@@ -49,7 +49,7 @@ def _pieces(h: Harness) -> None:
     with m.If(asked == LOAD_AT):
         m.d.sync += following.eq(-mo)
 
-    # The piece of an element: where the octets of the segment and those of the element meet.
+    # The piece of an element: where the bytes of the segment and those of the element meet.
     begun = followed & (asked > LOAD_AT)
     given = begun & gives
     first = Mux(start > 0, start, 0)

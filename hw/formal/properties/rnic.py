@@ -45,7 +45,7 @@ def without_blocks(h: Harness, device: Any) -> dict[str, Any]:
 def _build(h: Harness, config: RnicConfig) -> None:
     device = Rnic(config)
     blocks = without_blocks(h, device)
-    # The LLP port holds an event, and received octets, until the device took them.
+    # The LLP port holds an event, and received bytes, until the device took them.
     llp = device.llp
     for valid, ready, shown in (
         (llp.event_valid, llp.event_ready, (llp.event_connection, llp.event_kind, llp.event_value)),

@@ -60,7 +60,7 @@ def _fair(qps: int) -> Build:
         h.invariant("queued in the group", ~collect | (waiting.bit_select(current, 1)))
         h.invariant("picked", ~(find | collect | inside.in_state("MORE")) | (picked == 0))
         h.invariant("above", Cat(above[n] & ~above[n + 1] for n in range(size - 1)) == 0)
-        h.invariant("behind the last pick", ~inside.in_state("MORE") | ((turn & ~above) == 0))
+        h.invariant("after the last pick", ~inside.in_state("MORE") | ((turn & ~above) == 0))
         clears = picked.bit_select(first_member, 1) & picked_group.bit_select(first_group, 1)
         h.invariant("cleared when it appears", ~clears | first_appears)
         decoded = member.bit_select(first_member, 1) & group.bit_select(first_group, 1)

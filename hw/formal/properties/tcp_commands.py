@@ -1,7 +1,7 @@
-"""Commands of the TCP engine for memory have 1 to 65,535 octets, as the DMA engines need (`axi`).
+"""Commands of the TCP engine for memory have 1 to 65,535 bytes, as the DMA engines need (`axi`).
 
 A command has what a job, a read, a request or a frame says, so each block is shown that the one
-before it gives some octets, of which fewer than all stand after the end of a ring.
+before it gives some bytes, of which fewer than all stand after the end of a ring.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ MTU = 1500
 
 
 def _some(job: Any) -> Value:
-    """A job or read has octets, and fewer of them are at the beginning of the ring."""
+    """A job or read has bytes, and fewer of them are at the beginning of the ring."""
     return (job.octets != 0) & (job.wrapped < job.octets)
 
 
@@ -72,7 +72,7 @@ def _receive_ring(h: Harness) -> None:
     job = dut.job.p
     h.assume(~dut.job.valid | _job_has_octets(job))
     h.check("of what is written", command_has_octets(dut.write.command))
-    # A frame of the driver: its first word has all octets of the job.
+    # A frame of the driver: its first word has all bytes of the job.
     takes = dut.job.valid & dut.job.ready & job.frame
     first, octets = Signal(), Signal.like(job.octets)
     with h.m.If(takes):
@@ -160,7 +160,7 @@ def _receive_processor(h: Harness) -> None:
     for stream in (segment, dut.release, dut.command):
         h.assume(h.held(stream))
     h.assume(~segment.valid | (segment.p.segment.octets != 0))
-    h.check("a job has octets", ~job.valid | _job_has_octets(job.p))
+    h.check("a job has bytes", ~job.valid | _job_has_octets(job.p))
     h.cover("at the end of the ring", job.valid & ~job.p.raw & (job.p.wrapped != 0))
 
     # The end of the data, in three steps, as soon as segment and place stand
@@ -191,12 +191,12 @@ def _transmit_segment(h: Harness) -> None:
     dut = TransmitSegment(4)
     h.block(dut)
     of_ring = dut.job.kind == SendKind.RING
-    h.check("one of the ring has octets", ~of_ring | (dut.job.octets != 0))
+    h.check("one of the ring has bytes", ~of_ring | (dut.job.octets != 0))
     h.cover("of the ring", of_ring)
 
 
-COMMANDS = "commands for host memory have 1 to 65,535 octets"
-JOBS = "jobs for host memory have octets, and fewer of them at the beginning of a ring"
+COMMANDS = "commands for host memory have 1 to 65,535 bytes"
+JOBS = "jobs for host memory have bytes, and fewer of them at the beginning of a ring"
 
 
 def _property(

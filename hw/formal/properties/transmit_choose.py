@@ -45,7 +45,7 @@ def _messages(h: Harness) -> None:
     h.check("an Atomic Request is inline", ~(valid & message.is_atomic) | message.inline)
     silent = message.bare & ~message.is_local
     h.check("a Terminate is bare", ~(valid & message.terminating) | silent)
-    h.check("it has 8 octets", ~(valid & begins) | (message.inbound.length == ATOMIC_OCTETS))
+    h.check("it has 8 bytes", ~(valid & begins) | (message.inbound.length == ATOMIC_OCTETS))
     now = inside.view("message", message_layout(CONFIG))
     chosen = inside.in_state("MESSAGE", "ATOMIC_ANSWER", "BARE_MESSAGE") & ~now.terminating
     ends = inside.in_state("TERMINATE_CONTEXT", "TERMINATE_LOAD", "TERMINATE_POSITION")
@@ -56,7 +56,7 @@ def _messages(h: Harness) -> None:
     of_atomic = now.begins_atomic | now.answers_atomic
     h.invariant("of an atomic", ~chosen | ~of_atomic | now.responding)
     h.invariant("one of them", ~chosen | ~(now.begins_atomic & now.answers_atomic))
-    h.invariant("8 octets", ~chosen | ~of_atomic | (now.inbound.length == ATOMIC_OCTETS))
+    h.invariant("8 bytes", ~chosen | ~of_atomic | (now.inbound.length == ATOMIC_OCTETS))
     nothing_else = now.begins_atomic | now.is_local | now.is_atomic | now.is_read | now.responding
     h.invariant("a Terminate", ~ends | (now.terminating & ~nothing_else))
     others = ~inside.in_state("IDLE", "COMMAND") & ~ends

@@ -1,4 +1,4 @@
-"""Pieces of messages: which of them the STag table has to allow, and that they have octets."""
+"""Pieces of messages: which of them the STag table has to allow, and that they have bytes."""
 
 from amaranth.hdl import Mux
 
@@ -52,7 +52,7 @@ def _pieces(h: Harness) -> None:
     h.check("where its request says", ~(offered.valid & begins & piece.asks) | named)
     octets = (piece.octets != 0) & (piece.octets <= 65535)
     of_memory = offered.valid & piece.asks & ~message.inline
-    h.check("1 to 65535 octets", ~of_memory | octets)
+    h.check("1 to 65535 bytes", ~of_memory | octets)
     has = inside.signal("remaining")
     h.check("no more than the element has", ~of_memory | (piece.octets <= has))
     taken = h.past(offered.valid & offered.ready)
@@ -124,7 +124,7 @@ MODULE = "stagecoach.gateware.rdmap.transmit.cut"
 PROPERTIES = (
     Property(
         NAME,
-        "pieces of memory have 1 to 65,535 octets, and the target of an atomic is asked about",
+        "pieces of memory have 1 to 65,535 bytes, and the target of an atomic is asked about",
         in_harness(_pieces),
         mutations=(
             Mutation(

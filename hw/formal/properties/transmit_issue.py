@@ -131,10 +131,10 @@ def _allowed(h: Harness) -> None:
     h.check("a job ends its visit", ~issue.job_begin.valid | issue.end)
     h.check("none is due when it is free", ~issue.free | issue.begin | ~due)
     h.check("free until a piece comes", ~h.past(issue.free & ~issue.begin) | issue.free)
-    # A piece of memory is given away as it came, with octets.
+    # A piece of memory is given away as it came, with bytes.
     h.assume(~(given.places & ~given.inline) | ((given.octets != 0) & (given.octets <= 65535)))
     placed, item = issue.write & ~issue.item.inline, issue.item
-    h.check("1 to 65535 octets", ~placed | ((item.octets != 0) & (item.octets <= 65535)))
+    h.check("1 to 65535 bytes", ~placed | ((item.octets != 0) & (item.octets <= 65535)))
     as_it_came = (item.octets == about.octets) & (item.inline == about.inline)
     h.check("a piece goes as it came", ~issue.write | as_it_came)
     h.check("only what is placed goes", ~issue.write | about.places)
@@ -153,7 +153,7 @@ def _allowed(h: Harness) -> None:
     h.invariant("target", ~at_work | ~about.begins_atomic | about.failed | about.asks)
     asks = (here & h.past(asked)) | (at_work & about.asks)
     of_memory = (at_work | issue.write) & about.places & ~about.inline
-    h.invariant("octets", ~of_memory | ((about.octets != 0) & (about.octets <= 65535)))
+    h.invariant("bytes", ~of_memory | ((about.octets != 0) & (about.octets <= 65535)))
     h.invariant(
         "may cancel",
         ~at_work | inside.in_state("REPORT") | (cancels == (about.begins_atomic & about.asks)),

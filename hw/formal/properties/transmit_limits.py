@@ -1,4 +1,4 @@
-"""The MULPDU of a QP that was connected since the reset is 128 to 64,768 octets."""
+"""The MULPDU of a QP that was connected since the reset is 128 to 64,768 bytes."""
 
 from amaranth.hdl import Signal
 
@@ -27,7 +27,7 @@ def _mulpdu(h: Harness) -> None:
     computed = inside.child("compute").ports.mulpdu
     seen = connected & h.past(connected) & (h.past(limits.select) == qp)
     good = (limits.mulpdu >= MIN_MULPDU) & (limits.mulpdu <= MAX_ULPDU_LENGTH)
-    h.check("from 128 to 64,768 octets", ~seen | good)
+    h.check("from 128 to 64,768 bytes", ~seen | good)
     h.cover("another one", seen & (limits.mulpdu > MIN_MULPDU))
     h.invariant("legal", inside.legal_state())
     known = (kept >= MIN_MULPDU) & (kept <= MAX_ULPDU_LENGTH)
@@ -48,7 +48,7 @@ def _mulpdu(h: Harness) -> None:
 PROPERTIES = (
     Property(
         "rdmap.transmit.limits.TransmitLimits",
-        "the MULPDU of a QP that was connected is 128 to 64,768 octets",
+        "the MULPDU of a QP that was connected is 128 to 64,768 bytes",
         in_harness(_mulpdu),
         mutations=(
             Mutation(

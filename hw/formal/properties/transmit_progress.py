@@ -125,7 +125,7 @@ def _progress(h: Harness) -> None:
     begins = valid & ours & message.begins_atomic
     progress = message.progress
     h.check("an atomic begins a message", ~begins | (~progress.active & (progress.done == 0)))
-    h.check("8 octets are left of it", ~begins | (message.remaining == ATOMIC_OCTETS))
+    h.check("8 bytes are left of it", ~begins | (message.remaining == ATOMIC_OCTETS))
     is_oldest = ~(begun & ours) | (waits & atomic)
     h.check("an atomic that begins is the oldest request", is_oldest)
     popped = complete.pop_inbound & (pop_qp == qp)
@@ -219,7 +219,7 @@ MODULE = "stagecoach.gateware.rdmap.transmit"
 PROPERTIES = (
     Property(
         "rdmap.transmit.choose.TransmitChoose",
-        "an atomic that begins is the oldest request, of 8 octets, and what is popped is there",
+        "an atomic that begins is the oldest request, of 8 bytes, and what is popped is there",
         in_harness(_progress),
         mutations=(
             Mutation(

@@ -1,4 +1,4 @@
-"""A ring of what is sent: no octet in it is written over before it was acknowledged.
+"""A ring of what is sent: no byte in it is written over before it was acknowledged.
 
 One connection, any, is followed. Its jobs come in the order of their numbers, and what is not
 acknowledged fits in the ring: the sending side grants no more, and the device sends no more than
@@ -45,7 +45,7 @@ def _kept(h: Harness) -> None:
     fits = ~job.begin & right & (job.octets <= ring - outstanding)
     h.assume(~dut.job.valid | ~mine | begins | fits)
 
-    # What the job that was taken last writes: octets of the followed connection.
+    # What the job that was taken last writes: bytes of the followed connection.
     taken = dut.job.valid & dut.job.ready
     writes = Signal()
     number, octets = Signal(32), Signal.like(job.octets)
@@ -61,7 +61,7 @@ def _kept(h: Harness) -> None:
         with m.Elif(mine):
             m.d.sync += end.eq(job.number + job.octets)
 
-    # Any octet that was queued before and is not acknowledged.
+    # Any byte that was queued before and is not acknowledged.
     other = h.constant(32, "other")
     waits = (distance(other, una) < outstanding) & (distance(other, number) >= octets)
     written = writes & command.valid
@@ -107,7 +107,7 @@ def _low(address: Value) -> Value:
 PROPERTIES = (
     Property(
         "tcp.transmit_ring.TransmitRing",
-        "no octet is written outside the ring, or over one that is not acknowledged",
+        "no byte is written outside the ring, or over one that is not acknowledged",
         in_harness(_kept),
         mutations=(
             Mutation(

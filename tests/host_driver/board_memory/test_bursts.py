@@ -58,6 +58,6 @@ def test_the_host_may_be_slow():
 def test_a_burst_has_its_size(octets):
     device, bursts = begin()
     before = device.accesses
-    with pytest.raises(ValueError, match=r"octets of a burst; allowed: 16"):
+    with pytest.raises(ValueError, match=r"bytes of a burst; allowed: 16"):
         bursts.write(PLACE, bytes(octets))
     assert device.accesses == before

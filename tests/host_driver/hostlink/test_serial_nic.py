@@ -11,7 +11,7 @@ from stagecoach.host_driver.hostlink.serial_nic import SerialNic
 from stagecoach.host_driver.locate import parse_device
 from stagecoach.host_driver.network.address_claim import SHORT
 from stagecoach.host_driver.network.errors import DuplicateAddress
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
 from stagecoach.host_driver.transport.network import NetworkTransport
 from tests.host_driver.hostlink.fake_board import CLOCK_HZ, FakeBoard
@@ -24,8 +24,8 @@ Boards = tuple[FakeNicBoard, FakeNicBoard]
 Pair = tuple[SerialNic, SerialNic]
 
 
-def settings(number: int) -> Settings:
-    return Settings.parse(f"192.0.2.{number}/24", bytes([2, 0, 192, 0, 2, number]))
+def settings(number: int) -> NetworkSettings:
+    return NetworkSettings.parse(f"192.0.2.{number}/24", bytes([2, 0, 192, 0, 2, number]))
 
 
 def opened(board: FakeNicBoard, number: int) -> SerialNic:

@@ -11,7 +11,7 @@ from stagecoach.host_driver.network.icmp import IcmpMessage
 from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
 from stagecoach.host_driver.network.openings import Opening
 from stagecoach.host_driver.network.service import Service
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.network.tcp import Flag, Segment
 from stagecoach.host_driver.network.tcp_options import SynOptions
@@ -22,7 +22,7 @@ PEER, OWN = IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2")
 PEER_MAC, OWN_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 GATEWAY, GATEWAY_MAC = IPv4Address("192.0.2.254"), bytes.fromhex("0200000000fe")
 FAR = IPv4Address("198.51.100.7")
-SETTINGS = Settings.parse("192.0.2.2/24", OWN_MAC, "192.0.2.254")
+SETTINGS = NetworkSettings.parse("192.0.2.2/24", OWN_MAC, "192.0.2.254")
 
 SYN, ACK, RST, FIN = Flag.SYN, Flag.ACK, Flag.RST, Flag.FIN
 LINUX = SynOptions(1460, 7, True).encode()
@@ -56,7 +56,7 @@ class Rig:
 
     def __init__(
         self,
-        settings: Settings = SETTINGS,
+        settings: NetworkSettings = SETTINGS,
         *,
         port: FakePort | None = None,
         claimed: bool = True,

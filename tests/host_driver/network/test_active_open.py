@@ -8,7 +8,7 @@ from stagecoach.host_driver.network.handshake import State
 from stagecoach.host_driver.network.icmp import IcmpMessage, Kind, Unreachable
 from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
 from stagecoach.host_driver.network.openings import Opening
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 from stagecoach.host_driver.network.tcp import Segment
 from stagecoach.host_driver.network.tcp_options import SynOptions
 from stagecoach.host_driver.transport.base import TransportError, TransportTimeout
@@ -104,7 +104,7 @@ def test_the_segment_size_is_that_of_the_vectors(vector):
     """Timestamps are not used here."""
     if vector["timestamps"]:
         vector = {**vector, "emss": vector["emss"] + 12}
-    rig = Rig(Settings.parse("192.0.2.2/24", OWN_MAC, None, vector["mtu"]))
+    rig = Rig(NetworkSettings.parse("192.0.2.2/24", OWN_MAC, None, vector["mtu"]))
     rig.know()
     opening = rig.open()
     options = b"" if vector["peer_mss"] is None else SynOptions(vector["peer_mss"]).encode()

@@ -7,7 +7,7 @@ import pytest
 from stagecoach.host_driver.network.errors import ConnectionReset, NetworkSettingsError
 from stagecoach.host_driver.network.ip_fields import IpFields
 from stagecoach.host_driver.network.network import Network
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.tcp import Segment
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import StreamClosed
@@ -94,7 +94,7 @@ def test_they_change_during_a_connection_and_hold_in_time_wait(rig):
 
 
 def test_a_segment_of_no_connection_is_answered_with_those_of_the_interface():
-    rig = Rig(Settings(SETTINGS.address, OWN_MAC, ttl=33, dscp=10))
+    rig = Rig(NetworkSettings(SETTINGS.address, OWN_MAC, ttl=33, dscp=10))
     (reset,) = rig.take(segment_frame(Segment(REMOTE, LOCAL, 1, 5, ACK, 502)))
     assert fields([reset]) == {(0, 33)}
     rig.know()
@@ -144,7 +144,7 @@ def test_what_no_header_can_have_is_refused_before_anything_is_sent(change, text
             lambda: network.connect("192.0.2.1", 4420, 5, **change),
             lambda: network.listen("", 4420, **change),
             lambda: network.set_ip(stream, **change),
-            lambda: Settings(SETTINGS.address, OWN_MAC, **change),
+            lambda: NetworkSettings(SETTINGS.address, OWN_MAC, **change),
         ):
             with pytest.raises(NetworkSettingsError) as refused:
                 call()

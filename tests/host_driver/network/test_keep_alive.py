@@ -5,7 +5,7 @@ import math
 import pytest
 
 from stagecoach.host_driver.network.errors import ConnectionTimedOut, NetworkSettingsError
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.host_driver.stream_end import StreamEnd
 from tests.host_driver.network.port import EngineStream
@@ -106,7 +106,7 @@ def test_a_qp_hears_of_a_peer_that_is_silent_and_it_can_be_switched_off(rig, joi
 
 @requirement("TCP-MUST-27")
 def test_an_interface_may_have_it_for_all_connections(rig):
-    settings = Settings(SETTINGS.address, OWN_MAC, keep_alive=2.5)
+    settings = NetworkSettings(SETTINGS.address, OWN_MAC, keep_alive=2.5)
     rig = Rig(settings)
     rig.accepted(rig.listen())
     assert not probes(rig, 2.4)
@@ -119,4 +119,4 @@ def test_no_time_is_refused(rig, joined, idle):
     with pytest.raises(NetworkSettingsError, match=r"keep-alive after .* s; allowed: 1e-06"):
         rig.connections.engine.set_keep_alive(connection, idle)
     with pytest.raises(NetworkSettingsError):
-        Settings(SETTINGS.address, OWN_MAC, keep_alive=idle)
+        NetworkSettings(SETTINGS.address, OWN_MAC, keep_alive=idle)

@@ -13,7 +13,7 @@ from stagecoach.host_driver.network.path_mtu import (
     plateau_below,
 )
 from stagecoach.host_driver.network.rate_limit import RateLimit
-from stagecoach.host_driver.network.settings import SECOND_US, Settings
+from stagecoach.host_driver.network.settings import SECOND_US, NetworkSettings
 from tests.host_driver.network.rig import FAR, GATEWAY, OWN_MAC, PEER, SETTINGS
 
 
@@ -39,7 +39,7 @@ from tests.host_driver.network.rig import FAR, GATEWAY, OWN_MAC, PEER, SETTINGS
 )
 def test_settings_that_no_interface_has_are_refused_in_one_line(arguments, text):
     with pytest.raises(NetworkSettingsError, match=text.replace("(", r"\(")) as refused:
-        Settings.parse(*arguments)
+        NetworkSettings.parse(*arguments)
     assert isinstance(refused.value, ValueError)
     assert "\n" not in str(refused.value)
 
@@ -51,7 +51,7 @@ def test_settings_that_no_interface_has_are_refused_in_one_line(arguments, text)
 )
 def test_other_settings_are_checked_too(change, text):
     with pytest.raises(NetworkSettingsError, match=text):
-        Settings(SETTINGS.address, OWN_MAC, **change)
+        NetworkSettings(SETTINGS.address, OWN_MAC, **change)
 
 
 @pytest.mark.requirement("IP-1122-3.3.1.1-01", "IP-1122-3.3.1.2-01")
@@ -79,20 +79,20 @@ def test_there_is_no_route_to_what_is_not_one_other_host(destination):
 
 
 def test_there_is_no_route_beyond_the_prefix_without_a_gateway():
-    settings = Settings.parse("192.0.2.2/24", OWN_MAC)
+    settings = NetworkSettings.parse("192.0.2.2/24", OWN_MAC)
     with pytest.raises(NoRoute, match=r"outside 192\.0\.2\.0/24, and there is no gateway"):
         settings.next_hop(FAR)
 
 
 def test_both_addresses_of_a_link_of_two_are_hosts():
     """RFC 3021."""
-    settings = Settings.parse("192.0.2.2/31", OWN_MAC)
+    settings = NetworkSettings.parse("192.0.2.2/31", OWN_MAC)
     assert settings.next_hop(IPv4Address("192.0.2.3")) == IPv4Address("192.0.2.3")
 
 
 @pytest.mark.requirement("TCP-MUST-67", "MSSOPT-2-01")
 def test_the_segment_size_is_the_mtu_less_40():
-    assert Settings.parse("192.0.2.2/24", OWN_MAC, None, 9000).segment_size == 8960
+    assert NetworkSettings.parse("192.0.2.2/24", OWN_MAC, None, 9000).segment_size == 8960
 
 
 def test_a_rate_has_a_burst_and_comes_back():

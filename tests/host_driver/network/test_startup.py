@@ -15,7 +15,7 @@ from stagecoach.host_driver import (
 )
 from stagecoach.host_driver.network.address_claim import ProbeTimes
 from stagecoach.host_driver.network.network import Network
-from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.transport.base import ByteStream
 from tests.host_driver.network.hardware_fake import HardwareFake
@@ -36,7 +36,7 @@ class NetworkDevice(RtrDevice):
 
     def __init__(self, port: WallPort | HardwareFake, number: int, *, gives: bool) -> None:
         super().__init__()
-        settings = Settings.parse(f"192.0.2.{number}/24", bytes((2, 0, 0, 0, 0, number)))
+        settings = NetworkSettings.parse(f"192.0.2.{number}/24", bytes((2, 0, 0, 0, 0, number)))
         self.port = port
         self.network = Network(port, settings, AT_ONCE)
         self._gives = gives

@@ -94,15 +94,19 @@ class Bench:
         assert self.settled == number
         operation = self.draw(returns=False)
         operation.began_anew = True
-        self.all[number] = operation
-        self.ctx.set(self.dut.recomputed, 1)
-        await self.compute(number, operation)
-        self.ctx.set(self.dut.recomputed, 0)
+        await self.recompute(operation)
         while self.settled == number:
             assert self.ctx.get(self.dut.failed_under)
             await self.cycle(done=bool(self.due) and self.rng.random() < 0.3)
         self.ctx.set(self.dut.again, 0)
         assert not self.ctx.get(self.dut.failed_under)
+
+    async def recompute(self, operation):
+        """A cycle in which the oldest one is computed anew."""
+        self.all[self.settled] = operation
+        self.ctx.set(self.dut.recomputed, 1)
+        await self.compute(self.settled, operation)
+        self.ctx.set(self.dut.recomputed, 0)
 
     async def cycle(self, done=False):
         """One cycle, in which the oldest write may end; looks at what is settled."""
@@ -181,6 +185,31 @@ def test_latency_is_as_documented(operation, done_at, settled_at):
             assert bench.settled == 0
             await bench.cycle(done=cycle == done_at)
         assert ctx.get(dut.settled) == 1
+
+    simulate(dut, check)
+
+
+@pytest.mark.parametrize(
+    "operation, done_at, settled_at",
+    [(Operation(), None, 4), (Operation(wrote=True), 1, 4), (Operation(wrote=True), 8, 10)],
+    ids=["no write", "early response", "write"],
+)
+def test_latency_of_one_that_starts_over(operation, done_at, settled_at):
+    dut = AtomicSettle(2)
+
+    async def check(ctx):
+        bench = Bench(ctx, dut, 2)
+        await bench.compute_next(Operation(wrote=True, failed=True))
+        await bench.compute_next(Operation(writer=0))
+        await bench.cycle(done=True)
+        while not ctx.get(dut.failed_under):
+            await bench.cycle()
+        ctx.set(dut.again, 1)
+        await bench.recompute(operation)
+        for cycle in range(1, settled_at):
+            assert bench.settled == 1
+            await bench.cycle(done=cycle == done_at)
+        assert ctx.get(dut.settled) == 2
 
     simulate(dut, check)
 
