@@ -12,16 +12,14 @@ from amaranth.lib import wiring
 from rich.console import Console
 from rich.table import Table
 
-from stagecoach.gateware.dma.axi_arbiter import AxiReadArbiter, AxiWriteArbiter
 from stagecoach.gateware.dma.axi_crossing import AxiCrossing
-from stagecoach.gateware.dma.axi_router import AxiReadRouter, AxiWriteRouter
+from stagecoach.gateware.dma.board_memory import BoardMemoryPaths
 from stagecoach.gateware.wishbone.window import WishboneWindow
 from stagecoach.hw.boards.ethernet import EthernetPort
 from stagecoach.hw.boards.litex import dram, mac
 from stagecoach.hw.boards.litex.generate import NotGenerated
 from stagecoach.hw.cache import CacheError
 from stagecoach.hw.files import locked
-from stagecoach.hw.interface.device_memory import DEVICE_MEMORY_BASE
 from stagecoach.hw.nextpnr import ToolError, run
 from stagecoach.hw.rtlil import export
 from stagecoach.hw.synthesis import BUILD, cell_counts, synthesize
@@ -32,12 +30,12 @@ FOLDER = BUILD / "litex"
 
 PORT = "ethernet_port"
 
+MEMORY_LOG2 = 29
+"""Of the bytes of an ECPIX-5's memory."""
+
 BLOCKS: dict[str, Callable[[], wiring.Component]] = {
     "WishboneWindow": WishboneWindow,
-    "AxiReadRouter": lambda: AxiReadRouter(DEVICE_MEMORY_BASE),
-    "AxiWriteRouter": lambda: AxiWriteRouter(DEVICE_MEMORY_BASE),
-    "AxiReadArbiter": AxiReadArbiter,
-    "AxiWriteArbiter": AxiWriteArbiter,
+    "BoardMemoryPaths": lambda: BoardMemoryPaths(MEMORY_LOG2),
     "AxiCrossing": lambda: AxiCrossing(128),
 }
 """What of ours joins them with a device; an AXI port has 64 bits unless it is said."""
