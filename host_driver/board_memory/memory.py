@@ -15,8 +15,8 @@ from stagecoach.host_driver.board_memory.window import (
 )
 
 
-def _no_progress(step: str, done: int, total: int) -> None:
-    pass
+def no_progress(step: str, done: int, total: int) -> None:
+    """Tells nobody."""
 
 
 class BoardMemory:
@@ -44,7 +44,7 @@ class BoardMemory:
         """Whether it was started. Raises `MemoryControllerError`."""
         return bool(self._window.read("ddrctrl_init_done"))
 
-    def start(self, progress: Progress = _no_progress) -> Margins:
+    def start(self, progress: Progress = no_progress) -> Margins:
         """Initialise, level and test the memory, and open it to its users; its bytes are lost.
 
         Returns what levelling has found. Raises `MemoryControllerError` if the controller does not

@@ -5,6 +5,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from stagecoach.host_driver import memory_registers
+from stagecoach.host_driver.board_memory.levelling import Progress
+from stagecoach.host_driver.board_memory.margins import Margins
+from stagecoach.host_driver.board_memory.memory import BoardMemory, no_progress
 from stagecoach.host_driver.hostlink.endpoint import Endpoint
 from stagecoach.host_driver.hostlink.link_host import LinkHost
 from stagecoach.host_driver.hostlink.nic import LinkedNic
@@ -21,7 +25,8 @@ from stagecoach.host_driver.network.hardware_port import HardwarePort
 from stagecoach.host_driver.network.network import Network
 from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.network.streams import NetworkStreams
-from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
+from stagecoach.host_driver.registers import Register
+from stagecoach.host_driver.transport.base import DeviceClosed, TransportError, TransportTimeout
 from stagecoach.host_driver.transport.network import NetworkPort
 from stagecoach.hw.interface.device_memory import LEAST_MEMORY
 
@@ -32,27 +37,42 @@ QUEUES = QueueSizes(queue_log2=8, slots_log2=7, frames_log2=5)
 """Of a board: what it has for the driver is read over the link."""
 
 
+class _Registers:
+    """Registers of a device by name."""
+
+    def __init__(self, link: SerialLink):
+        self._link = link
+
+    def read(self, register: Register) -> dict[str, int]:
+        return register.unpack(self._link.read_register(register.address))
+
+    def write(self, register: Register, **fields: int) -> None:
+        self._link.write_register(register.address, register.pack(**fields))
+
+
 class SerialNic(NetworkStreams, SerialLink):
     """A `NetworkTransport` and `MemoryTransport` to a board with Ethernet at a serial port.
 
     Registers and the memory of programs are at the other end of the link; rings of connections and
     the driver's frames are in the board's memory, at its end. `DeviceMemory` is what is before them
     if all connections are open. The board's device is reset when it is opened, its memory is not. A
-    thread serves the port.
+    thread serves the port. A memory that has a controller and was not started since power came is
+    started (`BoardMemory`).
 
     Parameters
     ----------
     port, baud, link_times: see `SerialLink`.
     settings: address, MAC address and gateway of the interface. Its MTU is that of the device.
     times: of the probes for the address (RFC 5227).
+    memory_progress: is told of the steps of a memory's start.
 
     The constructor returns when the address is claimed. Raises `TransportTimeout` if no board
     answers, `TransportError` if there is no such port or the board has no network of its own,
-    `DuplicateAddress` if another interface has the address.
+    `DuplicateAddress` if another interface has the address, and what `BoardMemory` raises.
 
     Attributes
     ----------
-    stack: the driver's network on it.
+    stack: the driver's network on it. margins: of the memory, if it was started now, or `None`.
     """
 
     _device: LinkedNic
@@ -65,11 +85,13 @@ class SerialNic(NetworkStreams, SerialLink):
         *,
         link_times: LinkTimes | None = None,
         times: ProbeTimes = RFC_5227,
+        memory_progress: Progress = no_progress,
     ):
         self._is_open = False
         super().__init__(port, baud, LinkTimes() if link_times is None else link_times)
         with contextlib.ExitStack() as undo:
             undo.callback(super().close)
+            self.margins = self._start_memory(memory_progress)
             host = LinkHost(self, 1 << self._hello.memory_log2)
             rings = HardwareSettings(settings.mac, queues=QUEUES)
             self._port_of_network = HardwarePort(host, rings)
@@ -91,6 +113,17 @@ class SerialNic(NetworkStreams, SerialLink):
                 f"ip=, serial://{self._name}"
             )
         return LinkedNic(endpoint, self._memory, self._take_interrupt, access_seconds)
+
+    def _start_memory(self, progress: Progress) -> Margins | None:
+        """Rings are in it, so it is there before the network."""
+        try:
+            self.read_register(memory_registers.MEMORY_ID.address)
+        except (DeviceClosed, TransportTimeout):
+            raise
+        except TransportError:  # no register: there is no controller
+            return None
+        memory = BoardMemory(_Registers(self))
+        return None if memory.is_ready else memory.start(progress)
 
     @property
     def network(self) -> NetworkPort:

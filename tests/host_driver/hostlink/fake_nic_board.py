@@ -3,7 +3,11 @@
 import time
 from collections import deque
 
+from stagecoach.host_driver import memory_registers
+from stagecoach.host_driver.registers import Register
 from stagecoach.hw.interface.hostlink import BOARD_ACCESSES, Kind
+from stagecoach.hw.interface.litedram import USER_CLOCK_HZ
+from tests.host_driver.board_memory.fake_board import FakeBoard as WindowOfCore
 from tests.host_driver.hostlink.fake_board import FakeBoard
 from tests.host_driver.network.fake_nic import BY_ADDRESS, FakeNic
 
@@ -12,12 +16,27 @@ WORD = 8
 NETWORK_IRQ = 2
 
 
+CONTROLLER = {
+    register.address: register
+    for register in vars(memory_registers).values()
+    if isinstance(register, Register)
+}
+
+
+class Controller(WindowOfCore):
+    """The window to a memory controller, whose time is the wall's."""
+
+    def _pass(self) -> None:
+        super()._pass()
+        self.now = max(self.now, time.monotonic_ns() * (USER_CLOCK_HZ // 1000) // 1_000_000)
+
+
 class FakeNicBoard(FakeBoard):
     """Its time is the wall's, its engine the reference TCP (`FakeNic`).
 
     Attributes
     ----------
-    nic: registers, engine and wire. octets: the board's memory.
+    nic: registers, engine and wire. octets: the board's memory. controller: of it, or `None`.
     """
 
     def __init__(self) -> None:
@@ -26,6 +45,7 @@ class FakeNicBoard(FakeBoard):
         self.nic.mapped[0] = memoryview(self.octets)
         self.arriving: deque[bytes] = deque()
         self._levels = 0
+        self.controller: Controller | None = None
         super().__init__(events=0, memory_log2=MEMORY_LOG2)
 
     def serve(self) -> None:
@@ -47,6 +67,15 @@ class FakeNicBoard(FakeBoard):
         elif kind == Kind.REGISTER_WRITE and address in BY_ADDRESS:
             self.nic.write_register(address, int.from_bytes(payload[2:6], "little"))
             self.to_send.append((Kind.REGISTER_DONE, bytes(5)))
+        elif self.controller is not None and address in CONTROLLER:
+            value = 0
+            if kind == Kind.REGISTER_READ:
+                value = CONTROLLER[address].pack(**self.controller.read(CONTROLLER[address]))
+            else:
+                written = int.from_bytes(payload[2:6], "little")
+                fields = CONTROLLER[address].unpack(written)
+                self.controller.write(CONTROLLER[address], **fields)
+            self.to_send.append((Kind.REGISTER_DONE, bytes(1) + value.to_bytes(4, "little")))
         else:
             super()._take(kind, payload)
 

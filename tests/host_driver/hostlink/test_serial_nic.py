@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stagecoach.host_driver import network_registers
+from stagecoach.host_driver import memory_registers, network_registers
+from stagecoach.host_driver.board_memory.errors import MemoryNotLevelled, NoBoardMemory
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.host_driver.hostlink.serial_link import LinkTimes
 from stagecoach.host_driver.hostlink.serial_nic import SerialNic
@@ -14,8 +15,10 @@ from stagecoach.host_driver.network.errors import DuplicateAddress
 from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
 from stagecoach.host_driver.transport.network import NetworkTransport
+from stagecoach.sim.litedram.core import LiteDram, ReadsRight
+from stagecoach.sim.litedram.ddr3 import Ddr3
 from tests.host_driver.hostlink.fake_board import CLOCK_HZ, FakeBoard
-from tests.host_driver.hostlink.fake_nic_board import MEMORY_LOG2, FakeNicBoard, join
+from tests.host_driver.hostlink.fake_nic_board import MEMORY_LOG2, Controller, FakeNicBoard, join
 
 TIMES = LinkTimes(retry_seconds=0.5, open_seconds=10.0)
 SECONDS = 60.0
@@ -75,6 +78,44 @@ def test_it_tells_what_it_is(boards: Boards) -> None:
     with pytest.raises(DeviceClosed):
         nic.read_register(0)
     nic.close()
+
+
+def test_a_memory_with_a_controller_is_started_once(boards: Boards) -> None:
+    board, steps = boards[0], []
+    board.controller = Controller(LiteDram([[ReadsRight(1, 2, 5)]] * 2, Ddr3()))
+    for is_first in (True, False):
+        with SerialNic(
+            board.port,
+            settings(1),
+            115200,
+            link_times=TIMES,
+            times=SHORT,
+            memory_progress=lambda *step: steps.append(step),
+        ) as nic:
+            assert (nic.margins is not None) == is_first
+            assert nic.margins is None or nic.margins.least == 4
+            assert nic.memory_octets
+    assert steps[0] == ("initialisation", 0, 1)
+    assert [step for step in steps if step[0] == "initialisation"] == steps[:2]
+
+
+def test_a_memory_that_does_not_read_right_is_told_of_and_the_port_is_free_again(
+    boards: Boards,
+) -> None:
+    board = boards[0]
+    board.controller = Controller(LiteDram([[ReadsRight(1, 2, 5)], []], Ddr3()))
+    with pytest.raises(MemoryNotLevelled, match="lane 1"):
+        opened(board, 1)
+    board.controller = None
+    opened(board, 1).close()
+
+
+def test_a_controller_that_the_driver_does_not_know_is_refused(boards: Boards) -> None:
+    board = boards[0]
+    board.registers[memory_registers.MEMORY_ID.address] = 7
+    board.registers[memory_registers.MEMORY_INTERFACE.address] = 8
+    with pytest.raises(NoBoardMemory, match="MEMORY_ID 0x00000007"):
+        opened(board, 1)
 
 
 def test_an_address_that_another_interface_has_is_refused(boards: Boards) -> None:
