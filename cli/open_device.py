@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.hostlink.serial_nic import SerialNic
@@ -66,6 +66,18 @@ def built_device(
     return library
 
 
+def memory_steps(bar: Progress) -> Callable[[str, int, int], None]:
+    """Shows the steps of the start of a board's memory, each with a bar of its own."""
+    tasks: dict[str, TaskID] = {}
+
+    def show(step: str, done: int, total: int) -> None:
+        if step not in tasks:
+            tasks[step] = bar.add_task(f"start the board's memory: {step}", total=total)
+        bar.update(tasks[step], completed=done, total=total)
+
+    return show
+
+
 def require_host(host: str, locator: Locator) -> None:
     """Refuses a host that a device cannot reach, or listen at, as its address is not known.
 
@@ -91,4 +103,7 @@ def open_device(locator: Locator, host: str = "") -> SimulatedDevice | SerialDev
     """
     require_host(host, locator)
     with progress_bar() as bar:
-        return locator.open(library=lambda build=None: built_device(bar, build))
+        return locator.open(
+            library=lambda build=None: built_device(bar, build),
+            memory_progress=memory_steps(bar),
+        )

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from stagecoach.host_driver.board_memory.levelling import Progress
+from stagecoach.host_driver.board_memory.memory import no_progress
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.hostlink.serial_link import DEFAULT_BAUD, LinkTimes
 from stagecoach.host_driver.hostlink.serial_nic import SerialNic
@@ -68,11 +70,17 @@ class Locator:
         return self.is_card or self.interface is not None
 
     def open(
-        self, *, library: Callable[..., Path] | None = None, record: bool = False, **simulation: Any
+        self,
+        *,
+        library: Callable[..., Path] | None = None,
+        record: bool = False,
+        memory_progress: Progress = no_progress,
+        **simulation: Any,
     ) -> Any:
         """Opens it: a `Transport`. `library`, which is called for a simulated device only, and
         `simulation` are options of that. A network card gives `library` a function that builds it,
-        with arguments as those of `sim.build.build_device`.
+        with arguments as those of `sim.build.build_device`. `memory_progress` is told of the start
+        of a board's memory.
         """
         if self.is_card:
             return _transport(NETWORK_CARD)(self.text, library=library, record=record, **simulation)
@@ -82,7 +90,13 @@ class Locator:
         options: dict[str, Any] = dict(self.options)
         baud = options.pop("baud", DEFAULT_BAUD)
         if self.interface is not None:
-            return SerialNic(self.port, self.interface, baud, link_times=LinkTimes(**options))
+            return SerialNic(
+                self.port,
+                self.interface,
+                baud,
+                link_times=LinkTimes(**options),
+                memory_progress=memory_progress,
+            )
         return SerialDevice(self.port, baud, record=record, **options)
 
 

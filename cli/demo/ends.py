@@ -214,7 +214,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
 
     buffer = _load(job)
     length = len(buffer)
-    waves = {"trace_path": job.waves} if job.source_device.is_simulated else {}
+    waves: dict[str, Any] = {"trace_path": job.waves} if job.source_device.is_simulated else {}
     record = not job.source_device.has_network
     device = job.source_device.open(library=lambda *_: job.source_library, record=record, **waves)
     with End(device) as end, _errors_told_first(report):

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from stagecoach.cli.main import main
-from stagecoach.cli.open_device import built_device, progress_bar
+from stagecoach.cli.open_device import built_device, open_device, progress_bar
+from stagecoach.host_driver import locate
 from stagecoach.host_driver.locate import Locator
 from stagecoach.sim import build, build_report
 from stagecoach.sim.build_report import BuildReport, told
@@ -123,6 +124,24 @@ def test_without_a_terminal_lines_tell_a_command_of_a_build(steps, builds, folde
         built_device(bar)
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", lines_of_a_build(folder) if steps else [])
+
+
+def test_a_command_shows_how_far_the_start_of_a_memory_is(monkeypatch):
+    """Each step has a bar, which is full at its end."""
+    seen = []
+
+    def start(*_, memory_progress, **__):
+        for step in (("levelling", 0, 2), ("levelling", 2, 2), ("address pins", 1, 4)):
+            memory_progress(*step)
+        bar = memory_progress.__closure__[0].cell_contents
+        seen.extend((task.description, task.completed, task.total) for task in bar.tasks)
+
+    monkeypatch.setattr(locate, "SerialNic", start)
+    open_device(locate.parse_device("serial:///dev/ttyUSB0?ip=192.0.2.10/24"))
+    assert seen == [
+        ("start the board's memory: levelling", 2, 2),
+        ("start the board's memory: address pins", 1, 4),
+    ]
 
 
 class Built(Exception):
