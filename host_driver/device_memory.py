@@ -1,5 +1,6 @@
 """Buffers in a device's own memory, as DM of verbs (`ibv_alloc_dm`)."""
 
+from collections.abc import Iterator
 from typing import Any, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -13,12 +14,16 @@ from stagecoach.hw.interface.device_memory import DEVICE_MEMORY_BASE
 
 _WHAT = "device memory"
 
+_PIECE = 1 << 12
+
 
 class DeviceMemory(Droppable):
     """A buffer in the device's own memory, such as the DDR3 of a board.
 
     `MR(pd, memory, access)` makes a region of it, which the device reads and writes without the
-    host. A program that sets it up reads and writes it through the transport, which may be slow.
+    host. A program that sets it up reads and writes it through the transport, which may be slow: in
+    pieces of 4 KiB, between which other threads have their turn with the context. What a peer does
+    meanwhile comes in between; an atomic of a peer and a `write` to the same word may both be lost.
 
     Parameters
     ----------
@@ -77,17 +82,22 @@ class DeviceMemory(Droppable):
         Raises `ValueError` if they are not all in the buffer, or it is closed.
         """
         require_part(offset, octets, self.length, _WHAT)
-        with self.context.lock:
-            self._require_open()
-            return self._transport.read_memory(self._offset + offset, octets)
+        found = bytearray()
+        for at, count in _pieces(octets):
+            with self.context.lock:
+                self._require_open()
+                found += self._transport.read_memory(self._offset + offset + at, count)
+        return bytes(found)
 
     def write(self, offset: int, data: Any) -> None:
         """Copies `data`, any C-contiguous buffer, to `offset`. Raises as `read` does."""
         with view_of(data) as source:
             require_part(offset, source.nbytes, self.length, _WHAT)
-            with self.context.lock:
-                self._require_open()
-                self._transport.write_memory(self._offset + offset, source)
+            for at, count in _pieces(source.nbytes):
+                with self.context.lock:
+                    self._require_open()
+                    piece = source[at : at + count]
+                    self._transport.write_memory(self._offset + offset + at, piece)
 
     def close(self) -> None:
         """Frees it; closes its regions before."""
@@ -105,6 +115,12 @@ class DeviceMemory(Droppable):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _pieces(octets: int) -> Iterator[tuple[int, int]]:
+    """Places and lengths of what is moved at once; of nothing an empty one."""
+    for at in range(0, max(octets, 1), _PIECE):
+        yield at, min(_PIECE, octets - at)
 
 
 class RegisteredMemory:

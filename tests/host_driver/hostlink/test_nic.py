@@ -79,10 +79,15 @@ def test_any_bytes_are_read_and_written(bench: Bench) -> None:
             at = rng.randrange(SIZE - octets + 1)
             data = rng.randbytes(octets)
             reading, writing = bench.read(at, octets), bench.write(at, data)
-            behind = bench.read(at, octets)
             bench.serve()
-            assert reading.result(0) == expected[at : at + octets]
-            assert writing.result(0) == b"" and behind.result(0) == data
+            before = reading.result(0)
+            assert writing.result(0) == b"" and len(before) == octets
+            after = bench.read(at, octets)
+            bench.serve()
+            assert after.result(0) == data
+            # The two were under way at once: of each access one was first.
+            for place in range(octets):
+                assert before[place] in (expected[at + place], data[place])
             expected[at : at + octets] = data
             assert bench.octets == expected
 
@@ -113,6 +118,32 @@ def test_a_memory_that_does_not_answer_is_told_of(bench: Bench) -> None:
         bench.nic.take(Kind.BOARD_ANSWER, bytes(1))
     bench.nic.take(Kind.BOARD_ANSWER, bytes(range(WORD)) + bytes(1))
     assert after.result(0) == bytes(range(WORD))
+
+
+def test_a_long_transfer_has_no_limit_of_time_and_holds_up_nobody(bench: Bench) -> None:
+    pieces = 100
+    writing = bench.write(0, bytes(pieces * PIECE))
+    for number in range(pieces):
+        bench.now += SECONDS / 2
+        bench.nic.check_time(bench.now)
+        if number == 10:
+            reading = bench.read(8, WORD)
+        assert number < 10 + BOARD_ACCESSES + 2 or reading.done()
+        _, payload = bench.line.sent.pop(0)
+        is_read = len(payload) == 9
+        bench.nic.take(Kind.BOARD_ANSWER, bytes(range(WORD)) * is_read + bytes(1))
+    assert reading.result(0) == bytes(range(WORD)) and not writing.done()
+    assert len(bench.line.sent) == 1
+    bench.nic.take(Kind.BOARD_ANSWER, bytes(1))
+    assert writing.result(0) == b""
+
+
+def test_what_is_left_of_a_transfer_that_failed_is_not_sent(bench: Bench) -> None:
+    writing = bench.write(0, bytes(100 * PIECE))
+    bench.nic.take(Kind.BOARD_ANSWER, bytes([2]))
+    with pytest.raises(TransportError, match="answers with an error"):
+        writing.result(0)
+    assert len(bench.line.sent) == BOARD_ACCESSES
 
 
 @pytest.mark.parametrize(
