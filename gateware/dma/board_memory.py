@@ -31,8 +31,9 @@ class BoardMemoryPaths(wiring.Component):
 
     A slow host holds up what the RNIC reads or writes after it asked the host, not the others; a
     memory that does not answer holds up all that go there, and nothing that goes to the host alone.
-    One that does not take its words, or its answers, holds up others only if its burst is granted:
-    `AxiWriteArbiter` waits for all words of a burst, and the masters have room for what they read.
+    A master that does not give its words holds up nobody: `AxiWriteArbiter` waits for all words of
+    a burst. One that does not take its answers holds up all. The engines have room for them; the
+    host link takes a word every 9 cycles (`BoardBridge`).
 
     To `memory` it takes a cycle for the arbiter (writes: two from the last word on), and one for
     the isolator; a word per cycle. Answers come in the same cycle.
@@ -48,6 +49,7 @@ class BoardMemoryPaths(wiring.Component):
     host: to the host's memory.
     memory: to the board's memory, from address 0 on, in the domain `sync`. Its IDs are the masters
         in that order; answers to all of them come in the order of their bursts, or to each of them.
+        RREADY and BREADY depend on RID and BID in the same cycle.
     isolate: in the domain `sync`, while the domain `device` is reset.
     """
 

@@ -18,11 +18,14 @@ AXI_INCR = 1
 class BoardBridge(wiring.Component):
     """An AXI burst for each BOARD_ACCESS, one at a time and in order, and a BOARD_ANSWER for each.
 
-    There is room for `BOARD_ACCESSES` of them, whatever the memory does, and for their answers; an
-    answer leaves when it is complete. So a memory that never answers stops these accesses for ever,
-    and nothing else of the link. A word that is read takes 9 cycles, one that is written 20: so
-    long a burst occupies a memory that several ports share, unless an arbiter collects its words.
-    Words and their address do not wait for each other.
+    There is room for `BOARD_ACCESSES` of them, whatever the memory does, and for their answers; if
+    a host has more under way, words of the memory may wait for the line. An answer leaves when it
+    is complete. So a memory that never answers stops these accesses for ever, and nothing else of
+    the link.
+
+    A word that is read takes 9 cycles, one that is written 20: so long a burst occupies a memory
+    that several ports share, unless an arbiter collects the words that are written. Words and their
+    address do not wait for each other.
 
     An access of 0 or more than 32 words, or of a message that is too short to have an address, is
     not made, and answered with SLVERR. A write whose message is too short writes only the words

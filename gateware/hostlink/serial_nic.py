@@ -35,7 +35,8 @@ class SerialNic(wiring.Component):
     own memory, and after that RDMA to the board's (`BoardMemoryPaths`).
 
     Each session begins with a reset of the device and of the window, but not of `uart_tx`, of the
-    time, or of what is at `memory`: bursts under way there end as they should, without effect.
+    time, or of what is at `memory`: bursts under way there end as they should, and words that had
+    not come write nothing.
     `restart` is high for 16 cycles: a frame at `tx` may have ended without `tlast`, and of one at
     `rx` the rest is dropped.
 

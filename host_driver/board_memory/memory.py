@@ -22,7 +22,7 @@ def no_progress(step: str, done: int, total: int) -> None:
 class BoardMemory:
     """The memory of a board, whose controller is LiteDRAM (`hw/interface/litedram.py`).
 
-    It stays as it is when a session ends: the memory is started once after power came, and its
+    It stays as it is when a session ends: the memory is started once after configuration, and its
     bytes outlive the program. One thread at a time. Raises `NoBoardMemory`.
 
     Parameters
@@ -46,6 +46,8 @@ class BoardMemory:
 
     def start(self, progress: Progress = no_progress) -> Margins:
         """Initialise, level and test the memory, and open it to its users; its bytes are lost.
+
+        A `SerialNic` does this when it is opened. Later it has rings there: not while it is open.
 
         Returns what levelling has found. Raises `MemoryControllerError` if the controller does not
         answer, `MemoryNotLevelled` and `MemoryTestFailed`; the memory stays shut then.

@@ -56,8 +56,8 @@ class SerialNic(NetworkStreams, SerialLink):
     Registers and the memory of programs are at the other end of the link; rings of connections and
     the driver's frames are in the board's memory, at its end. `DeviceMemory` is what is before them
     if all connections are open. The board's device is reset when it is opened, its memory is not. A
-    thread serves the port. A memory that has a controller and was not started since power came is
-    started (`BoardMemory`).
+    thread serves the port. A memory that has a controller and was not started since the
+    FPGA was configured is started (`BoardMemory`).
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class SerialNic(NetworkStreams, SerialLink):
     # The same for the network, and what `LinkHost` needs beside.
 
     def read_board(self, address: int, octets: int) -> bytes:
-        """Bytes of the board's memory; an access of up to 256 takes a round trip of the link."""
+        """Bytes of the board's memory: 256 an access, 4 accesses at a time."""
         found: bytes = self._submit(
             lambda result: self._device.read_board(address, octets, time.monotonic(), result)
         )

@@ -3,6 +3,7 @@
 import io
 import socket
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -127,16 +128,21 @@ def test_without_a_terminal_lines_tell_a_command_of_a_build(steps, builds, folde
 
 
 def test_a_command_shows_how_far_the_start_of_a_memory_is(monkeypatch):
-    """Each step has a bar, which is full at its end."""
+    """Each step has a bar of its own."""
     seen = []
 
     def start(*_, memory_progress, **__):
         for step in (("levelling", 0, 2), ("levelling", 2, 2), ("address pins", 1, 4)):
             memory_progress(*step)
-        bar = memory_progress.__closure__[0].cell_contents
-        seen.extend((task.description, task.completed, task.total) for task in bar.tasks)
+
+    @contextmanager
+    def shown():
+        with progress_bar() as bar:
+            yield bar
+            seen.extend((task.description, task.completed, task.total) for task in bar.tasks)
 
     monkeypatch.setattr(locate, "SerialNic", start)
+    monkeypatch.setattr("stagecoach.cli.open_device.progress_bar", shown)
     open_device(locate.parse_device("serial:///dev/ttyUSB0?ip=192.0.2.10/24"))
     assert seen == [
         ("start the board's memory: levelling", 2, 2),

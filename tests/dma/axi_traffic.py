@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cocotb
-from cocotb.triggers import Combine
+from cocotb.triggers import Combine, RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiRam
 
 from tests.dma.axi_slaves import HeldMonitor, random_pauses
@@ -50,6 +50,34 @@ def watch(dut: Any, master_ports: list[str], slave_ports: list[str]) -> None:
     for port in slave_ports:
         for channel in ("ar", "aw", "w"):
             HeldMonitor(dut, channel, port)
+
+
+class Tally:
+    """Bursts under way at a slave; asserts that each has as many words as its address says."""
+
+    def __init__(self, dut: Any, port: str):
+        self.reads = self.writes = 0
+        self.lengths: list[int] = []
+        self.words = [0]
+        cocotb.start_soon(self._run(dut, port))
+
+    async def _run(self, dut: Any, port: str) -> None:
+        def moves(channel: str) -> bool:
+            valid, ready = (getattr(dut, f"{port}__{channel}{name}") for name in ("valid", "ready"))
+            return bool(valid.value and ready.value)
+
+        while True:
+            await RisingEdge(dut.clk)
+            self.reads += moves("ar") - (moves("r") and bool(getattr(dut, f"{port}__rlast").value))
+            self.writes += moves("aw") - moves("b")
+            if moves("aw"):
+                self.lengths.append(int(getattr(dut, f"{port}__awlen").value) + 1)
+            if moves("w"):
+                self.words[-1] += 1
+                if getattr(dut, f"{port}__wlast").value:
+                    self.words.append(0)
+            if moves("b"):
+                assert self.words.pop(0) == self.lengths.pop(0)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from tests.dma.axi_traffic import (
     LONGEST,
     SHORTEST,
     Region,
+    Tally,
     make_master,
     make_ram,
     pause,
@@ -70,34 +71,6 @@ async def check_traffic_with_stalls(dut: Any) -> None:
     await check_traffic(dut, 0.4)
 
 
-class Tally:
-    """Bursts under way at the slave; asserts that each has as many words as its address says."""
-
-    def __init__(self, dut: Any):
-        self.reads = self.writes = 0
-        self.lengths: list[int] = []
-        self.words = [0]
-        cocotb.start_soon(self._run(dut))
-
-    async def _run(self, dut: Any) -> None:
-        def moves(channel: str) -> bool:
-            valid, ready = (getattr(dut, f"m_axi__{channel}{name}") for name in ("valid", "ready"))
-            return bool(valid.value and ready.value)
-
-        while True:
-            await RisingEdge(dut.clk)
-            self.reads += moves("ar") - (moves("r") and bool(dut.m_axi__rlast.value))
-            self.writes += moves("aw") - moves("b")
-            if moves("aw"):
-                self.lengths.append(int(dut.m_axi__awlen.value) + 1)
-            if moves("w"):
-                self.words[-1] += 1
-                if dut.m_axi__wlast.value:
-                    self.words.append(0)
-            if moves("b"):
-                assert self.words.pop(0) == self.lengths.pop(0)
-
-
 @cocotb.test(timeout_time=8, timeout_unit="ms")
 @cocotb.parametrize(share=[0, 0.4])
 async def check_resets_of_the_master(dut: Any, share: float) -> None:
@@ -112,7 +85,7 @@ async def check_resets_of_the_master(dut: Any, share: float) -> None:
         pause(model, rng, share)
     watch(dut, [], ["m_axi"])
     await start(dut)
-    tally = Tally(dut)
+    tally = Tally(dut, "m_axi")
     region = Region(ram, 0, OCTETS)
     half, most = OCTETS // 2, 256 * word
     cut = 0

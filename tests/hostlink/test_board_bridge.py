@@ -20,6 +20,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
+from tests.dma.axi_traffic import watch
 from tests.hostlink.flat_ports import until
 from tests.support.runner import parameter, run_cocotb
 
@@ -50,6 +51,7 @@ class Bench:
         self.asked = StreamSource(dut, "i", OCTET, rng=rng, pattern=pattern)
         self.answers = StreamSink(dut, "o", OCTET, rng=rng, pattern=pattern)
         StreamMonitor(dut, "o", OCTET)
+        watch(dut, [], ["axi"])
         host = HostMemory()
         self.octets = bytearray(rng.randbytes(SIZE))
         self.base = host.map(self.octets)

@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.serial_nic import WINDOW_ADDRESS, SerialNic
 from stagecoach.host_driver import memory_registers, network_registers, registers
-from stagecoach.hw.interface.hostlink import VERSION, WINDOW, Kind
+from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS, VERSION, WINDOW, Kind
 from stagecoach.hw.interface.network_entries import (
     FRAME_DESCRIPTOR,
     NETWORK_ENTRY_OCTETS,
@@ -201,3 +201,28 @@ async def check_a_session_resets_the_device_and_not_the_time(dut: Any) -> None:
     status = await nic.read(network_registers.NETWORK_STATUS)
     assert status["receive_idle"] and status["transmit_idle"]
     assert (await nic.read(network_registers.NETWORK_TIME))["value"] > before
+
+
+@cocotb.test(timeout_time=40, timeout_unit="ms")
+async def check_a_session_that_begins_in_the_middle_of_bursts_has_none_of_them(dut: Any) -> None:
+    """A read of the host is answered after the new session began, and nobody has the answer."""
+    nic = await Nic(dut).begin()
+    rng = seeded_random()
+    nic.stored[:] = rng.randbytes(len(nic.stored))
+    late = 0x8000
+    nic.memory.delay(range(late, late + 0x1000), 3_000)
+    for nonce in range(4):
+        kept = bytes(nic.stored)
+        nic.endpoint.send(Kind.BOARD_ACCESS, late.to_bytes(8, "little") + bytes([MAXIMUM_BEATS]))
+        await nic._say(nic.endpoint.output(0.0))
+        while not dut.memory__arvalid.value:
+            await RisingEdge(dut.clk)
+        await ClockCycles(dut.clk, rng.randrange(500))
+        assert not dut.memory__rvalid.value
+        await nic.open(0xAB00 + nonce)
+        at, data = 0x100 * (nonce + 1), rng.randbytes(64)
+        assert await nic.board(at, 4) == kept[at : at + 32]
+        assert await nic.board(at, 8, data) == b""
+        assert await nic.board(at, 8) == data
+        kept = kept[:at] + data + kept[at + 64 :]
+        assert nic.stored == kept

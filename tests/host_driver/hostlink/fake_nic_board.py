@@ -11,6 +11,8 @@ from tests.host_driver.board_memory.fake_board import FakeBoard as WindowOfCore
 from tests.host_driver.hostlink.fake_board import FakeBoard
 from tests.host_driver.network.fake_nic import BY_ADDRESS, FakeNic
 
+RESPONSE_SLVERR = 2
+
 MEMORY_LOG2 = 23
 WORD = 8
 NETWORK_IRQ = 2
@@ -82,6 +84,9 @@ class FakeNicBoard(FakeBoard):
     def _access(self, payload: bytes) -> bytes:
         assert sum(kind == Kind.BOARD_ANSWER for kind, _ in self.to_send) < BOARD_ACCESSES
         at, words, writes = int.from_bytes(payload[:8], "little"), payload[8], payload[9:]
+        # A memory that is not open answers nothing; here it says so.
+        if self.controller and not self.controller.core.values["ddrctrl_init_done"]:
+            return bytes(0 if writes else WORD * words) + bytes([RESPONSE_SLVERR])
         if not writes:
             return bytes(self.octets[at : at + WORD * words]) + bytes(1)
         assert len(writes) == 9 * words

@@ -1,6 +1,7 @@
 """A board is opened as a NIC if it is one, and has a network then, over its serial line."""
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
@@ -14,6 +15,7 @@ from stagecoach.host_driver.network.address_claim import SHORT
 from stagecoach.host_driver.network.errors import DuplicateAddress
 from stagecoach.host_driver.network.settings import NetworkSettings
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
+from stagecoach.host_driver.transport.memory import MemoryTransport
 from stagecoach.host_driver.transport.network import NetworkTransport
 from stagecoach.sim.litedram.core import LiteDram, ReadsRight
 from stagecoach.sim.litedram.ddr3 import Ddr3
@@ -82,6 +84,7 @@ def test_it_tells_what_it_is(boards: Boards) -> None:
 
 def test_a_memory_with_a_controller_is_started_once(boards: Boards) -> None:
     board, steps = boards[0], []
+    other = opened(boards[1], 2)
     board.controller = Controller(LiteDram([[ReadsRight(1, 2, 5)]] * 2, Ddr3()))
     for is_first in (True, False):
         with SerialNic(
@@ -94,9 +97,11 @@ def test_a_memory_with_a_controller_is_started_once(boards: Boards) -> None:
         ) as nic:
             assert (nic.margins is not None) == is_first
             assert nic.margins is None or nic.margins.least == 4
-            assert nic.memory_octets
+            # Frames go by way of the memory: it was there before the network.
+            assert not is_first or nic.stack.ping("192.0.2.2", SECONDS) > 0
     assert steps[0] == ("initialisation", 0, 1)
     assert [step for step in steps if step[0] == "initialisation"] == steps[:2]
+    other.close()
 
 
 def test_a_memory_that_does_not_read_right_is_told_of_and_the_port_is_free_again(
@@ -106,8 +111,39 @@ def test_a_memory_that_does_not_read_right_is_told_of_and_the_port_is_free_again
     board.controller = Controller(LiteDram([[ReadsRight(1, 2, 5)], []], Ddr3()))
     with pytest.raises(MemoryNotLevelled, match="lane 1"):
         opened(board, 1)
-    board.controller = None
-    opened(board, 1).close()
+    board.controller.core = LiteDram([[ReadsRight(1, 2, 5)]] * 2, Ddr3())
+    with opened(board, 1) as nic:
+        assert nic.margins is not None
+
+
+def test_memory_of_programs_and_rings_are_apart(boards: Boards, pair: Pair) -> None:
+    """All of the one is filled while all connections are open, whose bytes arrive."""
+    nic, peer = pair
+    assert isinstance(nic, MemoryTransport)
+    content = bytes(range(256)) * 12
+    filled = Random("filled").randbytes(nic.memory_octets)
+    streams = []
+    with peer.listen("", 0) as listener:
+        for _ in range(nic.network.maximum_connections):
+            active = nic.connect("192.0.2.2", listener.address[1], SECONDS)
+            streams.append((active, listener.accept(SECONDS)))
+        for active, passive in streams:
+            active.sendall(content, SECONDS)
+            passive.sendall(content[::-1], SECONDS)
+        boards[0].octets[: len(filled)] = filled
+        for active, passive in streams:
+            assert passive.receive_exactly(len(content), SECONDS) == content
+            assert active.receive_exactly(len(content), SECONDS) == content[::-1]
+    assert boards[0].octets[: len(filled)] == filled
+    rings = nic.network.maximum_connections << 19
+    assert len(boards[0].octets) - rings - len(filled) < 1 << 20
+
+
+def test_bytes_of_programs_are_read_and_written(boards: Boards, pair: Pair) -> None:
+    content = Random("content").randbytes(5_000)
+    pair[0].write_memory(3, memoryview(content))
+    assert boards[0].octets[3:5_003] == content
+    assert pair[0].read_memory(2, 5_002) == boards[0].octets[2:5_004]
 
 
 def test_a_controller_that_the_driver_does_not_know_is_refused(boards: Boards) -> None:
