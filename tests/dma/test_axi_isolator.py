@@ -49,6 +49,8 @@ async def start(dut: Any) -> None:
     await RisingEdge(dut.clk)
 
 
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+@cocotb.parametrize(share=[0, 0.4])
 async def check_traffic(dut: Any, share: float) -> None:
     rng = seeded_random(share)
     longest = int(parameter("LONGEST"))
@@ -59,16 +61,6 @@ async def check_traffic(dut: Any, share: float) -> None:
     await start(dut)
     rounds = 1 if longest == SHORTEST else 3
     await traffic(master, rng, [Region(ram, 0, OCTETS)], len(dut.axi__wdata) // 8, rounds)
-
-
-@cocotb.test(timeout_time=5, timeout_unit="ms")
-async def check_traffic_without_stalls(dut: Any) -> None:
-    await check_traffic(dut, 0)
-
-
-@cocotb.test(timeout_time=5, timeout_unit="ms")
-async def check_traffic_with_stalls(dut: Any) -> None:
-    await check_traffic(dut, 0.4)
 
 
 @cocotb.test(timeout_time=8, timeout_unit="ms")
