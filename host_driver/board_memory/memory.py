@@ -37,7 +37,11 @@ class BoardMemory:
         sleep: Callable[[float], None] = time.sleep,
         busy_seconds: float = BUSY_SECONDS,
     ):
+        self._device = device
         self._window = ControllerWindow(device, sleep, busy_seconds)
+
+    def __repr__(self) -> str:
+        return f"<BoardMemory of {self._device!r}>"
 
     @property
     def is_ready(self) -> bool:
