@@ -23,7 +23,7 @@ class DeviceMemory(Droppable):
     `MR(pd, memory, access)` makes a region of it, which the device reads and writes without the
     host. A program that sets it up reads and writes it through the transport, which may be slow: in
     pieces of 4 KiB, between which other threads have their turn with the context. What a peer does
-    meanwhile comes in between; an atomic of a peer and a `write` to the same word may both be lost.
+    meanwhile comes in between; a `write` to a word at which an atomic is under way may be lost.
 
     Parameters
     ----------

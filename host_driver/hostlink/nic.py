@@ -26,7 +26,7 @@ class _Access:
     words: int
 
 
-@dataclass
+@dataclass(eq=False)
 class _Transfer:
     """Bytes that are read or written by some accesses.
 
@@ -74,7 +74,7 @@ class LinkedNic(LinkedDevice):
         self._transfers: deque[_Transfer] = deque()  # that have something to send, in turns
         self._sent: deque[tuple[_Transfer, _Access]] = deque()
         self._answers = 0
-        # When the board was seen to have answered so many, or owed nothing before.
+        # When the board was seen to have answered so many, or nobody waited before.
         self._seen, self._since = 0, 0.0
 
     def read_board(self, address: int, octets: int, now: float, result: "Future[bytes]") -> None:
@@ -88,7 +88,8 @@ class LinkedNic(LinkedDevice):
         self._begin(_Transfer(what, result, _accesses(address, len(data), data)), now)
 
     def _begin(self, transfer: _Transfer, now: float) -> None:
-        if not self._sent:
+        # Answers may be owed to transfers that have failed: the time of this one begins now.
+        if all(each.result.done() for each in self._under_way()):
             self._since = now
         self._transfers.append(transfer)
         self._send_more()

@@ -112,8 +112,10 @@ def test_a_memory_that_does_not_answer_is_told_of(bench: Bench) -> None:
         with pytest.raises(TransportTimeout, match="memory does not answer within 5 s"):
             result.result(0)
     # What was asked for is answered late, and belongs to nobody.
-    bench.now = SECONDS
+    bench.now = 1.9 * SECONDS
     after = bench.read(0, WORD)
+    bench.nic.check_time(2 * SECONDS)
+    assert not after.done(), "it has its own time"
     for _ in range(BOARD_ACCESSES):
         bench.nic.take(Kind.BOARD_ANSWER, bytes(1))
     bench.nic.take(Kind.BOARD_ANSWER, bytes(range(WORD)) + bytes(1))
